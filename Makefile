@@ -16,16 +16,32 @@ FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 600
 SOAK_SEED ?=
 
+# Where `make install` puts things, and the folder that stands for / while it does.
+PREFIX ?= /usr/local
+DESTDIR ?=
+
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-pyverbs test-pyverbs-newest lint check generate book bench bench-timeouts fuzz fuzz-falcon sanitize soak test-apps test-interop test-jit test-wasm rtl rtl-test rtl-report rtl-full rtl-emit long-test fresh fmt clean
+.PHONY: help build install uninstall dist run test test-pyverbs test-pyverbs-newest lint check generate book bench bench-timeouts fuzz fuzz-falcon sanitize soak test-apps test-interop test-jit test-wasm rtl rtl-test rtl-report rtl-full rtl-emit long-test fresh fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# The libraries first: the command contains them, too, and so works when it is copied alone.
 build: ## the rnic command, and the libraries that stand under unmodified programs; with WASM=1, programs as WebAssembly; with JIT=1, as machine code
 	@scripts/setup build
-	cargo build --release --package rnic-cli $(if $(WASM),--features wasm) $(if $(JIT),--features jit) --locked
 	RNIC_WASM=$(WASM) RNIC_JIT=$(JIT) scripts/link-verbs release
+	RNIC_EMBED_LIBRARIES=$(abspath $(TARGET_DIR))/release/lib/rnic \
+		cargo build --release --package rnic-cli $(if $(WASM),--features wasm) $(if $(JIT),--features jit) --locked
+
+# Under sudo there may be no cargo, and it should not write into the tree: `make build`, then `sudo make install`.
+install: $(if $(SUDO_USER),,build) ## command, libraries, plans, manual pages, completions: make install [PREFIX=/usr/local] [DESTDIR=]
+	PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) scripts/install install $(TARGET_DIR)/release
+
+uninstall: ## remove what `make install` has installed there
+	PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) scripts/install uninstall
+
+dist: ## a tarball and a Debian package, into out/dist
+	scripts/dist
 
 run: build ## build, then do the main job on real input: make run [FILE=path]
 	$(TARGET_DIR)/release/rnic $(RUN_CMD) $(if $(FILE),--file "$(FILE)")

@@ -5,6 +5,7 @@ mod doctor;
 mod limit;
 mod list;
 mod new;
+mod packaging;
 mod perf;
 mod program;
 mod reproduce;
@@ -25,6 +26,7 @@ pub use doctor::DoctorArgs;
 pub use limit::LimitArgs;
 pub use list::ListArgs;
 pub use new::{NewArgs, NewKind};
+pub use packaging::{CompletionsArgs, ManualArgs, Shell};
 pub use perf::PerfArgs;
 pub use program::{Form, ProgramAction, ProgramArgs};
 pub use reproduce::ReproduceArgs;
@@ -86,8 +88,16 @@ pub enum Command {
     /// Show Tonic's circuit at work in a simulated network
     Rtl(RtlArgs),
 
-    /// List transports with their options, policies, topologies, workloads and faults
+    /// List transports with their options, policies, topologies, workloads, faults and plans
     List(ListArgs),
+
+    /// Print the completions of a shell
+    #[command(hide = true)]
+    Completions(CompletionsArgs),
+
+    /// Write manual pages
+    #[command(hide = true)]
+    Manual(ManualArgs),
 }
 
 const EPILOGUE: &str = "\

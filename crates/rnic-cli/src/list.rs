@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::args::ListArgs;
 use crate::failure::Failure;
-use crate::{console, table};
+use crate::{built_in, console, table};
 
 /// All names that a plan or a command line can use.
 #[derive(Debug, Serialize)]
@@ -21,6 +21,14 @@ struct Catalogue {
     faults: Vec<Kind>,
     operations: Vec<&'static str>,
     sizes: Vec<&'static str>,
+    plans: Vec<PlanEntry>,
+}
+
+/// A built-in plan.
+#[derive(Debug, Serialize)]
+struct PlanEntry {
+    name: &'static str,
+    summary: String,
 }
 
 /// A transport: its parts and every option with its value.
@@ -85,6 +93,7 @@ pub fn run(args: &ListArgs) -> Result<(), Failure> {
         faults: kinds("fault"),
         operations: Operation::ALL.iter().map(|(name, _)| *name).collect(),
         sizes: BUILT_IN.iter().map(|(name, _)| *name).collect(),
+        plans: built_in::plans().map(|(name, text)| PlanEntry { name, summary: built_in::summary(text) }).collect(),
     };
     match args.json {
         true => console::result("", Some(&catalogue)),
@@ -200,6 +209,9 @@ fn text(catalogue: &Catalogue) -> String {
         let row = |kind: &Kind| [kind.name, &kind.keys, &kind.help].map(str::to_owned).to_vec();
         text += &table::explained(1, kinds.iter().map(row).collect());
     }
+    text += "\nPlans (sim NAME)\n\n";
+    let row = |plan: &PlanEntry| vec![plan.name.to_owned(), plan.summary.clone()];
+    text += &table::explained(1, catalogue.plans.iter().map(row).collect());
     let operations = catalogue.operations.join(", ");
     text += &format!("\nOperations of workloads: {operations}; of closed loops also read-write\n");
     text + &format!("Flow sizes that come along: {}; or a file of lines SIZE SHARE\n", catalogue.sizes.join(", "))

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod built_in;
 mod console;
 mod demo;
 mod doctor;
@@ -28,6 +29,7 @@ mod link;
 mod list;
 mod new;
 mod output;
+mod packaging;
 mod perf;
 mod program;
 mod reproduce;
@@ -37,6 +39,7 @@ mod running;
 mod shell;
 mod signals;
 mod sim;
+mod similar;
 mod table;
 mod top;
 
@@ -78,10 +81,12 @@ fn main() -> ExitCode {
 
 fn run(command: &Command) -> Result<(), Failure> {
     match command {
+        Command::Completions(args) => packaging::completions(args),
         Command::Demo(args) => demo::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Limit(args) => limit::run(args),
         Command::List(args) => list::run(args),
+        Command::Manual(args) => packaging::manual(args),
         Command::New(args) => new::run(args),
         Command::Perf(args) => perf::run(args),
         Command::Program(args) => program::run(args),

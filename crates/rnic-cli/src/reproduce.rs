@@ -18,6 +18,7 @@ use rnic_reproduce::store::Store;
 use rnic_reproduce::{Catalogue, Report, Row, RunSpec, Sample, Size, Work};
 
 use crate::args::ReproduceArgs;
+use crate::built_in;
 use crate::console;
 use crate::failure::Failure;
 use crate::output::Folder;
@@ -35,15 +36,11 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         list::quantities(args.json);
         return Ok(());
     }
-    if !args.experiments.is_dir() {
-        let what =
-            "this folder does not exist; run the command in the root of the source tree, or set --experiments DIR";
-        return Err(Failure::file(&args.experiments, what));
-    }
-    let catalogue = Catalogue::read(&args.experiments).map_err(Failure::input)?;
+    let found = built_in::experiments(args.experiments.as_deref());
+    let catalogue = Catalogue::read(found.files, &found.path).map_err(Failure::input)?;
     if catalogue.experiments.is_empty() {
         return Err(Failure::file(
-            &args.experiments,
+            &found.path,
             "the folder contains no experiments; an experiment is a folder PAPER/FIGURE with a file experiment.toml",
         ));
     }

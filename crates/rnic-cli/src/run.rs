@@ -7,6 +7,7 @@
 
 pub mod library;
 mod program;
+mod unpack;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;

@@ -14,11 +14,12 @@ use std::time::Instant;
 use rnic_fabric::record::{ParquetRecording, RecordError};
 use rnic_fabric::simulation::SignalLog;
 use rnic_fabric::{Plan, Progress, Report, Simulation};
-use rnic_reproduce::input::{PLAN_BYTES_MAX, TRACE_BYTES_MAX, read_text};
+use rnic_reproduce::input::{PLAN_BYTES_MAX, TRACE_BYTES_MAX};
 use rnic_reproduce::machine::Machine;
 
 use crate::args::SimArgs;
 use crate::args::values::pairs;
+use crate::built_in::{self, Located};
 use crate::console;
 use crate::failure::Failure;
 use crate::output::{self, Folder};
@@ -32,8 +33,9 @@ use history::{History, Recorder};
 /// # Errors
 /// Bad input; or an invariant that the run violated, with the command that repeats it.
 pub fn run(args: &SimArgs) -> Result<(), Failure> {
-    let text = read_text(&args.plan, PLAN_BYTES_MAX).map_err(|error| Failure::file(&args.plan, error))?;
-    let plan = read_plan(&args.plan, &text, args)?;
+    let found = built_in::plan(&args.plan)?;
+    let text = found.files.read_text(&found.path, PLAN_BYTES_MAX).map_err(|error| Failure::file(&found.path, error))?;
+    let plan = read_plan(&found, &text, args)?;
     let folder = args.out.as_deref().map(Folder::make).transpose()?;
     if plan.record.is_some() && folder.is_none() {
         console::line("rnic: the plan records time series, which need a folder: add --out DIR");
@@ -51,11 +53,12 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
     })
 }
 
-fn read_plan(path: &Path, text: &str, args: &SimArgs) -> Result<Plan, Failure> {
-    let folder = path.parent().unwrap_or(Path::new("."));
+fn read_plan(found: &Located, text: &str, args: &SimArgs) -> Result<Plan, Failure> {
+    let folder = found.path.parent().unwrap_or(Path::new("."));
     // Files that a plan names are in the plan's folder.
-    let mut files = |name: &str| read_text(&folder.join(name), TRACE_BYTES_MAX).map_err(|error| error.to_string());
-    Plan::from_toml_with(text, &pairs(&args.settings), &mut files).map_err(|error| Failure::file(path, error))
+    let mut files =
+        |name: &str| found.files.read_text(&folder.join(name), TRACE_BYTES_MAX).map_err(|error| error.to_string());
+    Plan::from_toml_with(text, &pairs(&args.settings), &mut files).map_err(|error| Failure::file(&found.path, error))
 }
 
 /// Files that a run writes while it lasts or when it has ended.

@@ -45,6 +45,7 @@ fn the_json_list_has_the_same_contents() {
 #[test]
 fn plan_kinds_are_listed_with_their_keys() {
     let all = rnic(&["list", "--json"]).json();
+    assert!(names(&all["plans"]).contains(&"irn-default"), "{}", all["plans"]);
     let counts = ["topologies", "workloads", "faults"].map(|table| names(&all[table]).len());
     assert_eq!(counts, [4, 10, 8]);
     let keys = |table: &str, name: &str| {

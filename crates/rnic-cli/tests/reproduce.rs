@@ -195,8 +195,18 @@ fn the_list_names_experiments_and_rows() {
 }
 
 #[test]
-fn a_missing_folder_of_experiments_is_an_error() {
+fn experiments_are_built_in_and_a_missing_folder_is_an_error() {
     let folder = tempfile::tempdir().expect("a folder for the test");
-    let child = command(&["reproduce", "falcon/fig19"]).current_dir(folder.path()).spawn().expect("it starts");
-    finish(child).assert_refused(2, &["experiments: this folder does not exist", "--experiments DIR"]);
+    let in_folder = |arguments: &[&str]| reproduce(folder.path(), arguments);
+    let listed = in_folder(&["--list"]).ok();
+    assert_eq!(listed.out, rnic(&["reproduce", "--list"]).ok().out, "not those of the source tree");
+    in_folder(&["--experiments", "gone", "falcon/fig19"]).assert_refused(2, &["gone", "No such file"]);
+    // The plan of the first is in another folder, and the second has files beside it.
+    let ids = ["fasr/fig7a", "falcon/fig24"];
+    in_folder(&[&ids[..], &["--write-runs", "runs.jsonl"]].concat()).ok();
+    let (runs, out) = (folder.path().join("tree.jsonl"), folder.path().join("out"));
+    let [runs_text, out] = [&runs, &out].map(|path| path.to_str().expect("a plain path"));
+    rnic(&[&["reproduce"], &ids[..], &["--write-runs", runs_text, "--out", out]].concat()).ok();
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).expect("the runs");
+    assert!(read("tree.jsonl").lines().count() > 10 && read("tree.jsonl") == read("runs.jsonl"), "other runs");
 }

@@ -180,7 +180,7 @@ fn every_bad_plan_is_refused_with_one_line() {
     run(&folder.path().join("bytes.toml"), &[]).assert_refused(2, &["bytes.toml", "UTF-8"]);
     run(&folder.path().join("gone.toml"), &[]).assert_refused(2, &["gone.toml", "No such file"]);
     run(folder.path(), &[]).assert_refused(2, &["directory"]);
-    rnic(&["sim"]).assert_refused(2, &["PLAN.toml"]);
+    rnic(&["sim"]).assert_refused(2, &["<PLAN>"]);
     let file = write("a-file", "");
     run(&plan, &["--out", file.to_str().expect("a plain path")]).assert_refused(2, &["a-file"]);
 }

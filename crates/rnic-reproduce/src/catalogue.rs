@@ -1,10 +1,10 @@
 //! The folder of experiments: `experiments/<paper>/<figure>/experiment.toml`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::experiment::Experiment;
-use crate::input::{PLAN_BYTES_MAX, one_line, read_text};
+use crate::files::Files;
+use crate::input::{PLAN_BYTES_MAX, one_line};
 
 /// All experiments of a folder, in order of their ids.
 #[derive(Clone, Debug)]
@@ -45,17 +45,17 @@ pub enum CatalogueError {
 }
 
 impl Catalogue {
-    /// Reads every experiment below `root`.
+    /// Reads every experiment in the folder `root` of `files`.
     ///
     /// # Errors
     /// The first problem that is found in any of them.
-    pub fn read(root: &Path) -> Result<Self, CatalogueError> {
+    pub fn read(files: Files, root: &Path) -> Result<Self, CatalogueError> {
         let mut experiments = Vec::new();
-        for paper in folders(root)? {
-            for figure in folders(&paper)? {
+        for paper in folders(files, root)? {
+            for figure in folders(files, &paper)? {
                 let file = figure.join(FILE);
-                if file.is_file() {
-                    experiments.push(read(&file, &name(&paper), &name(&figure))?);
+                if files.has_file(&file) {
+                    experiments.push(read(files, &file, &name(&paper), &name(&figure))?);
                 }
             }
         }
@@ -120,13 +120,9 @@ impl Experiment {
     }
 }
 
-fn folders(path: &Path) -> Result<Vec<PathBuf>, CatalogueError> {
+fn folders(files: Files, path: &Path) -> Result<Vec<PathBuf>, CatalogueError> {
     let failed = |error: std::io::Error| CatalogueError::File { path: display_path(path), what: error.to_string() };
-    let entries: Result<Vec<_>, _> = fs::read_dir(path).map_err(failed)?.collect();
-    let mut folders: Vec<PathBuf> =
-        entries.map_err(failed)?.into_iter().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-    folders.sort();
-    Ok(folders)
+    files.folders(path).map_err(failed)
 }
 
 fn name(path: &Path) -> String {
@@ -138,12 +134,14 @@ fn display_path(path: &Path) -> String {
 }
 
 /// Reads one experiment file.
-fn read(file: &Path, paper: &str, figure: &str) -> Result<Experiment, CatalogueError> {
-    let text = read_text(file, PLAN_BYTES_MAX)
+fn read(files: Files, file: &Path, paper: &str, figure: &str) -> Result<Experiment, CatalogueError> {
+    let text = files
+        .read_text(file, PLAN_BYTES_MAX)
         .map_err(|error| CatalogueError::File { path: display_path(file), what: error.to_string() })?;
     let mut experiment =
         parse(&text).map_err(|(line, key, what)| CatalogueError::Key { path: display_path(file), line, key, what })?;
     experiment.id = format!("{paper}/{figure}");
+    experiment.files = files;
     experiment.folder = file.parent().unwrap_or(Path::new(".")).to_owned();
     let wrong = |(key, what)| CatalogueError::Key { path: display_path(file), line: None, key, what };
     experiment.validate().map_err(wrong)?;
@@ -169,7 +167,7 @@ fn base_plan(experiment: &Experiment) -> Result<toml::Table, CatalogueError> {
     let Some(plan) = &experiment.plan else { return Ok(experiment.base.clone().unwrap_or_default()) };
     let path = experiment.folder.join(plan);
     let failed = |what: String| CatalogueError::File { path: display_path(&path), what };
-    let text = read_text(&path, PLAN_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
+    let text = experiment.files.read_text(&path, PLAN_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
     text.parse().map_err(|error: toml::de::Error| failed(one_line(error.message())))
 }
 

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::files::Files;
 use crate::label::label_of;
 
 pub use span::{Length, Span};
@@ -72,6 +73,9 @@ pub struct Experiment {
     /// The plan as read from `plan` or `base`; not in the file.
     #[serde(skip)]
     pub(crate) base_plan: toml::Table,
+    /// Place of the file and of those that it names; not in the file.
+    #[serde(skip)]
+    pub(crate) files: Files,
     /// Folder of the file; not in the file.
     #[serde(skip)]
     pub(crate) folder: std::path::PathBuf,

@@ -24,6 +24,7 @@ pub mod catalogue;
 pub mod compare;
 pub mod estimate;
 pub mod experiment;
+pub mod files;
 pub mod input;
 pub mod judge;
 mod label;
@@ -41,6 +42,7 @@ pub mod work;
 
 pub use catalogue::{Catalogue, CatalogueError};
 pub use experiment::Experiment;
+pub use files::{FileTable, Files};
 pub use judge::{Row, Verdict};
 pub use origin::Origin;
 pub use report::Report;

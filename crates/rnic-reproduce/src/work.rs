@@ -8,7 +8,7 @@ use rnic_fabric::plan::FileReader;
 
 use crate::catalogue::{CatalogueError, FILE, Selected};
 use crate::experiment::{AxisPoint, Experiment, Overrides, Sweep, Variant};
-use crate::input::{TRACE_BYTES_MAX, read_text};
+use crate::input::TRACE_BYTES_MAX;
 use crate::machine;
 use crate::quantity::{self, Arguments};
 use crate::run::{RunSpec, Sample, Task};
@@ -293,8 +293,10 @@ fn trial(experiment: &Experiment, name: &str, overrides: &[&Overrides]) -> Resul
 /// Returns the task of a simulation of the overridden plan, with the files that it names.
 fn simulation(experiment: &Experiment, overrides: &[&Overrides]) -> Result<Task, String> {
     let table = overridden(experiment, overrides)?;
-    let mut files =
-        |name: &str| read_text(&experiment.folder.join(name), TRACE_BYTES_MAX).map_err(|error| error.to_string());
+    let mut files = |name: &str| {
+        let path = experiment.folder.join(name);
+        experiment.files.read_text(&path, TRACE_BYTES_MAX).map_err(|error| error.to_string())
+    };
     simulation_of(&table, &mut files)
 }
 

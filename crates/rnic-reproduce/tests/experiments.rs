@@ -7,11 +7,11 @@ use std::fs;
 use common::{all, assert_errors, catalogue, example, read_error, refusal, report, root, run};
 use rnic_reproduce::judge::Samples;
 use rnic_reproduce::store::Store;
-use rnic_reproduce::{Catalogue, Size, Verdict, Work};
+use rnic_reproduce::{Catalogue, Files, Size, Verdict, Work};
 
 #[test]
 fn every_experiment_of_the_tree_can_be_run_at_both_sizes() {
-    let catalogue = Catalogue::read(&root().join("experiments")).expect("the experiment files are valid");
+    let catalogue = Catalogue::read(Files::Disk, &root().join("experiments")).expect("the experiment files are valid");
     assert!(!catalogue.experiments.is_empty());
     for size in [Size::Full, Size::Fast] {
         assert!(!all(&catalogue, size).runs.is_empty());
@@ -277,7 +277,7 @@ fn runs_are_shared_stored_and_found_again() {
         fs::create_dir_all(&dir).expect("the folders are created");
         fs::write(dir.join("experiment.toml"), example()).expect("the file is written");
     }
-    let catalogue = Catalogue::read(folder.path()).expect("the experiment files are valid");
+    let catalogue = Catalogue::read(Files::Disk, folder.path()).expect("the experiment files are valid");
     let work = all(&catalogue, Size::Fast);
     assert_eq!((work.layouts.len(), work.runs.len()), (2, 12), "the figures do not share their runs");
     let store = Store::open(&folder.path().join("runs")).expect("the store opens");

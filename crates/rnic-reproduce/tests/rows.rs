@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use rnic_reproduce::Catalogue;
+use rnic_reproduce::{Catalogue, Files};
 
 fn catalogue() -> Catalogue {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
-    Catalogue::read(&root).expect("every experiment can be read")
+    Catalogue::read(Files::Disk, &root).expect("every experiment can be read")
 }
 
 /// Checks that each experiment states how it differs from its paper's.

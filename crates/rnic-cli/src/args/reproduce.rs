@@ -41,9 +41,9 @@ pub struct ReproduceArgs {
     #[arg(long, value_name = "DIR", default_value = "out/reproduce")]
     pub out: PathBuf,
 
-    /// Directory of experiments
-    #[arg(long, value_name = "DIR", default_value = "experiments")]
-    pub experiments: PathBuf,
+    /// Directory of experiments [default: `experiments` in the current directory; without it, the built-in ones]
+    #[arg(long, value_name = "DIR")]
+    pub experiments: Option<PathBuf>,
 
     /// Run on the workers of this Dask cluster, such as tcp://10.0.0.1:8786 (see docs/reproduce.md); real-time
     /// measurements run on this machine

@@ -11,8 +11,9 @@ use super::values::Setting;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct SimArgs {
-    /// TOML file that describes the run, except for its seed; ready-made plans are in plans/
-    #[arg(value_name = "PLAN.toml")]
+    /// Description of the run, except for its seed: the name of a built-in plan (`rnic list` has all), or the path of a
+    /// TOML file
+    #[arg(value_name = "PLAN")]
     pub plan: PathBuf,
 
     /// Seed of all random decisions; the same plan and seed give the same run on every machine
@@ -46,11 +47,11 @@ pub struct SimArgs {
 }
 
 const EXAMPLES: &str = r#"Examples:
-  rnic sim plans/irn-default.toml
-  rnic sim plans/irn-default.toml --set switch.pfc.enabled=true
-  rnic sim plans/irn-default.toml --set 'transport={name="roce-gbn", rto="auto"}'
-  rnic sim plans/k8-permutation.toml --threads 4
-  rnic sim plans/incast.toml --seed 7 --out out/incast --json | jq .trace_hash
+  rnic sim irn-default
+  rnic sim irn-default --set switch.pfc.enabled=true
+  rnic sim irn-default --set 'transport={name="roce-gbn", rto="auto"}'
+  rnic sim k8-permutation --threads 4
+  rnic sim incast --seed 7 --out out/incast --json | jq .trace_hash
 
 A failed check (a message lost or done twice, wrong bytes, a deadlock) ends with exit code 1 and the command that
 repeats the run."#;

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::unpack::{self, Bundle};
+use crate::built_in::{LIBRARIES, LIBRARIES_DIGEST};
 use crate::failure::Failure;
 
 /// The folder that contains all of the project's libraries.
@@ -11,23 +13,20 @@ pub struct Libraries {
 }
 
 impl Libraries {
-    /// Returns the first folder that contains the libraries: `RNIC_LIBRARY_DIR`, or one of the folders near the
-    /// command.
+    /// Returns the folder that contains the libraries: `RNIC_LIBRARY_DIR`, one of the folders near the command, or the
+    /// one into which the libraries of the command itself are unpacked.
     ///
     /// # Errors
-    /// When no folder contains them, or the name of the folder cannot be passed to the dynamic linker.
+    /// When there are no libraries, or the name of the folder cannot be passed to the dynamic linker.
     pub fn find() -> Result<Self, Failure> {
         let folders = candidates();
-        let found = folders.iter().find(|folder| folder.join(VERBS_FILE).is_file());
-        let Some(folder) = found else {
-            let looked: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-            return Err(Failure::input(format!(
-                "OpenRNIC's libibverbs.so.1 was not found in {}; build it with `make build`, or name its folder in \
-                 {VARIABLE}",
-                looked.join(" or ")
-            )));
+        let folder = match folders.iter().find(|folder| folder.join(VERBS_FILE).is_file()) {
+            Some(folder) => std::path::absolute(folder).map_err(|error| Failure::file(folder, error))?,
+            None if BUNDLE.files.is_empty() || std::env::var_os(VARIABLE).is_some_and(|given| !given.is_empty()) => {
+                return Err(none_in(&folders));
+            }
+            None => unpacked()?,
         };
-        let folder = std::path::absolute(folder).map_err(|error| Failure::file(folder, error))?;
         let missing = [SHIM_FILE, CM_FILE, SOCKETS_FILE].into_iter().find(|name| !folder.join(name).exists());
         if let Some(name) = missing {
             return Err(Failure::input(format!("{}: {name} is missing; build it with `make build`", folder.display())));
@@ -75,8 +74,31 @@ fn candidates() -> Vec<PathBuf> {
     let command = std::env::current_exe().and_then(|path| path.canonicalize()).unwrap_or_default();
     let command_folder = command.parent().unwrap_or(Path::new("."));
     let parent_folder = command_folder.parent().unwrap_or(command_folder);
-    vec![command_folder.join("lib/rnic"), parent_folder.join("lib/rnic")]
+    vec![command_folder.join("lib/rnic"), parent_folder.join("lib/openrnic")]
 }
+
+/// Unpacks the libraries of the command.
+fn unpacked() -> Result<PathBuf, Failure> {
+    let advice = format!("name a folder with OpenRNIC's libraries in {VARIABLE}, or run `make install`");
+    let cache = unpack::cache_folder()
+        .ok_or_else(|| Failure::input(format!("neither HOME nor XDG_CACHE_HOME is an absolute path; {advice}")))?;
+    BUNDLE.unpack(&cache).map_err(|error| {
+        Failure::input(format!("cannot unpack the libraries into {}/openrnic: {error}; or {advice}", cache.display()))
+    })
+}
+
+fn none_in(folders: &[PathBuf]) -> Failure {
+    let looked: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+    Failure::input(format!(
+        "OpenRNIC's libibverbs.so.1 was not found in {}, and is not part of this command (cargo alone cannot link it); \
+         run `make install` in the source tree, which installs command and libraries, or `make build`, or name its \
+         folder in {VARIABLE}",
+        looked.join(" or ")
+    ))
+}
+
+/// The libraries that are part of the command; none unless it was built with RNIC_EMBED_LIBRARIES.
+const BUNDLE: Bundle = Bundle { files: LIBRARIES, digest: LIBRARIES_DIGEST, links: &[(CM_FILE, VERBS_FILE)] };
 
 const VARIABLE: &str = "RNIC_LIBRARY_DIR";
 const VERBS_FILE: &str = "libibverbs.so.1";

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rnic_reproduce::judge::Samples;
 use rnic_reproduce::pool::{self, Limits};
-use rnic_reproduce::{Catalogue, Report, RunSpec, Size, Work};
+use rnic_reproduce::{Catalogue, Files, Report, RunSpec, Size, Work};
 
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -27,7 +27,7 @@ pub fn catalogue(text: &str) -> Result<Catalogue, String> {
     let dir = folder.path().join("paper/figure");
     fs::create_dir_all(&dir).expect("the folders are created");
     fs::write(dir.join("experiment.toml"), text).expect("the file is written");
-    Catalogue::read(folder.path()).map_err(|error| error.to_string())
+    Catalogue::read(Files::Disk, folder.path()).map_err(|error| error.to_string())
 }
 
 /// Returns the error with which the experiment `text` is rejected, either when it is read or when its plans are.
