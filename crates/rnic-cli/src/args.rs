@@ -1,5 +1,6 @@
 //! The command line.
 
+mod compare;
 mod demo;
 mod doctor;
 mod limit;
@@ -7,12 +8,14 @@ mod list;
 mod new;
 mod packaging;
 mod perf;
+mod pool;
 mod program;
 mod reproduce;
 mod rtl;
 mod run;
 mod signals;
 mod sim;
+mod sweep;
 mod top;
 pub mod values;
 
@@ -21,6 +24,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
+pub use compare::CompareArgs;
 pub use demo::{DemoArgs, NoisyArgs, OtherDemo};
 pub use doctor::DoctorArgs;
 pub use limit::LimitArgs;
@@ -28,12 +32,14 @@ pub use list::ListArgs;
 pub use new::{NewArgs, NewKind};
 pub use packaging::{CompletionsArgs, ManualArgs, Shell};
 pub use perf::PerfArgs;
+pub use pool::PoolArgs;
 pub use program::{Form, ProgramAction, ProgramArgs};
 pub use reproduce::ReproduceArgs;
 pub use rtl::{RtlAction, RtlArgs, TraceArgs};
 pub use run::RunArgs;
 pub use signals::SignalsArgs;
 pub use sim::SimArgs;
+pub use sweep::SweepArgs;
 pub use top::TopArgs;
 
 use crate::console;
@@ -75,6 +81,12 @@ pub enum Command {
 
     /// Simulate a network from a plan
     Sim(SimArgs),
+
+    /// Simulate a plan with every combination of some values, over several seeds
+    Sweep(SweepArgs),
+
+    /// Compare the results of two simulations or sweeps
+    Compare(CompareArgs),
 
     /// Show, emit, build and check transport programs
     Program(ProgramArgs),

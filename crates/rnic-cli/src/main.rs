@@ -18,6 +18,7 @@
 
 mod args;
 mod built_in;
+mod compare;
 mod console;
 mod demo;
 mod doctor;
@@ -36,10 +37,12 @@ mod reproduce;
 mod rtl;
 mod run;
 mod running;
+mod samples;
 mod shell;
 mod signals;
 mod sim;
 mod similar;
+mod sweep;
 mod table;
 mod top;
 
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Completions(args) => packaging::completions(args),
+        Command::Compare(args) => compare::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Limit(args) => limit::run(args),
@@ -95,6 +99,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Run(args) => run::run(args),
         Command::Signals(args) => signals::run(args),
         Command::Sim(args) => sim::run(args),
+        Command::Sweep(args) => sweep::run(args),
         Command::Top(args) => top::run(args),
     }
 }

@@ -16,6 +16,8 @@ use rnic_fabric::simulation::SignalLog;
 use rnic_fabric::{Plan, Progress, Report, Simulation};
 use rnic_reproduce::input::{PLAN_BYTES_MAX, TRACE_BYTES_MAX};
 use rnic_reproduce::machine::Machine;
+use rnic_reproduce::run_set::{self, RunSet, SeedRun};
+use rnic_reproduce::sweep::with_settings;
 
 use crate::args::SimArgs;
 use crate::args::values::pairs;
@@ -25,6 +27,7 @@ use crate::failure::Failure;
 use crate::output::{self, Folder};
 use crate::shell;
 use crate::signals::Line;
+use crate::sweep;
 
 use history::{History, Recorder};
 
@@ -36,6 +39,10 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
     let found = built_in::plan(&args.plan)?;
     let text = found.files.read_text(&found.path, PLAN_BYTES_MAX).map_err(|error| Failure::file(&found.path, error))?;
     let plan = read_plan(&found, &text, args)?;
+    if let (Some(seeds), Some(out)) = (args.seeds, &args.out) {
+        let fields = sweep::Output { fields: &[], out, json: args.json };
+        return sweep::run_seeds(&found, &text, &args.settings, seeds, &command(args), fields);
+    }
     let folder = args.out.as_deref().map(Folder::make).transpose()?;
     if plan.record.is_some() && folder.is_none() {
         console::line("rnic: the plan records time series, which need a folder: add --out DIR");
@@ -45,7 +52,7 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
     let command = command(args);
     if let Some(folder) = &folder {
         let source = page::Source { plan: &plan, text: &text, command: &command, machine: &Machine::local(), history };
-        write(folder, &source, &report)?;
+        write(folder, &source, &report, &pairs(&args.settings))?;
     }
     console::result(&summary::text(&report), args.json.then(|| report.to_json()).as_ref());
     report.check().map_err(|failure| {
@@ -155,20 +162,34 @@ fn write_signals(log: &SignalLog, mut file: impl Write) -> io::Result<()> {
     file.flush()
 }
 
-fn write(folder: &Folder, source: &page::Source<'_>, report: &Report) -> Result<(), Failure> {
+fn write(
+    folder: &Folder,
+    source: &page::Source<'_>,
+    report: &Report,
+    settings: &[(&str, &str)],
+) -> Result<(), Failure> {
     let json = serde_json::to_string_pretty(&report.to_json()).map_err(Failure::input)?;
     folder.write_text("report.json", &format!("{json}\n"))?;
+    let plan =
+        with_settings(source.text, settings).and_then(|plan| toml::to_string(&plan).map_err(|error| error.to_string()));
+    let run = SeedRun::of_report(report, source.plan);
+    let set = RunSet::of_one(source.command, &plan.map_err(Failure::input)?, run);
+    let json = serde_json::to_string(&set).map_err(Failure::input)?;
+    folder.write_text(run_set::FILE, &format!("{json}\n"))?;
     folder.write("flows.parquet", |output| report.write_parquet(output).map_err(io::Error::other))?;
     let page = folder.write_text("report.html", &page::page(source, report))?;
     let series = if source.history.is_some() { ", series.parquet" } else { "" };
-    console::line(&format!("wrote report.json, flows.parquet{series} and {}", page.display()));
+    console::line(&format!("wrote report.json, runs.json, flows.parquet{series} and {}", page.display()));
     Ok(())
 }
 
 /// Returns the command that repeats the run.
 fn command(args: &SimArgs) -> String {
     let mut words = vec!["rnic".to_owned(), "sim".to_owned(), args.plan.display().to_string()];
-    words.extend(["--seed".to_owned(), args.seed.to_string()]);
+    match args.seeds {
+        Some(seeds) => words.extend(["--seeds".to_owned(), seeds.to_string()]),
+        None => words.extend(["--seed".to_owned(), args.seed.to_string()]),
+    }
     for setting in &args.settings {
         words.extend(["--set".to_owned(), format!("{}={}", setting.key, setting.value)]);
     }

@@ -60,7 +60,7 @@ fn shortening(typed: &str) -> Option<&'static str> {
         Some("run") => None,
         Some("perf") if typed.contains("--count") => Some(""),
         Some("perf") => Some("--count 20"),
-        Some("sim") => Some("--set run.limit=100us"),
+        Some("sim" | "sweep") => Some("--set run.limit=100us"),
         // Needs a cluster: see reproduce.rs.
         Some("reproduce") if typed.contains("--dask") || typed.contains("--read-results") => None,
         Some("reproduce") if ["--list", "--quantities", "--write-runs"].iter().any(|word| typed.contains(word)) => {
@@ -93,7 +93,9 @@ fn every_documented_command_runs() {
         let there = fs::canonicalize(root().join(name)).expect("the folder is in the source tree");
         std::os::unix::fs::symlink(there, folder.path().join(name)).expect("a link");
     }
-    let help_examples = ["perf", "sim", "list", "demo", "reproduce", "program", "new"].into_iter().flat_map(examples);
+    let help_examples = ["perf", "sim", "sweep", "compare", "list", "demo", "reproduce", "program", "new"]
+        .into_iter()
+        .flat_map(examples);
     // The file that Falcon's page creates with a shell command.
     fs::write(folder.path().join("secret"), [7; 32]).expect("a file in a folder of ours");
     let pages = pages().into_iter().filter(|page| page != CHAPTER).flat_map(|page| commands_of(&page));

@@ -267,3 +267,15 @@ fn the_file_is_a_long_table_of_the_samples() {
     }
     assert_eq!(rows, expected.samples.len());
 }
+
+#[test]
+fn every_kind_and_metric_is_documented() {
+    let page = include_str!("../../../docs/sweeps.md");
+    for metric in Metric::ALL {
+        let row = format!("| `{}` | {} | {} |", metric.name(), metric.unit(), metric.about());
+        assert!(page.contains(&row), "docs/sweeps.md lacks {row}");
+    }
+    for kind in ObjectKind::ALL {
+        assert!(page.contains(&format!("| `{}` |", kind.name())), "docs/sweeps.md lacks {}", kind.name());
+    }
+}

@@ -55,9 +55,23 @@ impl Axis {
         let (from, to) = ((least / step).floor() * step, (most / step * (1.0 - 1e-9)).ceil() * step);
         let to = if to > from { to } else { from + step };
         let decimals = (-step.log10().floor()).max(0.0) as usize;
+        // Longer texts do not fit beside a vertical axis.
+        let (scale, unit) = match from.abs().max(to.abs()) {
+            most if most >= 1e11 => (1e9, " G"),
+            most if most >= 1e8 => (1e6, " M"),
+            most if most >= 1e5 => (1e3, " k"),
+            _ => (1.0, ""),
+        };
+        let decimals = if unit.is_empty() { decimals } else { (-(step / scale).log10().floor()).max(0.0) as usize };
         let tick = |index: u32| from + step * f64::from(index);
-        let ticks =
-            (0..=((to - from) / step).round() as u32).map(|index| (tick(index), number::fixed(tick(index), decimals)));
+        let text = |value: f64| match value {
+            0.0 => "0".to_owned(),
+            value => number::fixed(value / scale, decimals) + unit,
+        };
+        let ticks = (0..=((to - from) / step).round() as u32).map(|index| {
+            let value = tick(index);
+            (value, if unit.is_empty() { number::fixed(value, decimals) } else { text(value) })
+        });
         Self { label, from, to, is_log: false, ticks: ticks.collect() }
     }
 
@@ -133,6 +147,17 @@ const LETTER_WIDTH: f64 = 6.8;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_ticks_are_in_thousands_or_millions() {
+        let texts = |most| {
+            let axis = Axis::of_values("", [most], Spacing::FromZero);
+            axis.ticks().map(|(_, text)| text.to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(texts(250_000.0)[..3], ["0", "50 k", "100 k"]);
+        assert_eq!(texts(1_500_000_000.0).last().map(String::as_str), Some("1500 M"));
+        assert!(texts(80_000.0).iter().all(|text| !text.contains('k')));
+    }
 
     fn texts(axis: &Axis) -> Vec<&str> {
         axis.ticks().map(|(_, text)| text).collect()

@@ -152,7 +152,7 @@ pub fn levels() -> Vec<f64> {
 }
 
 /// Returns the distributions over those flows that the averages include.
-fn quantiles(report: &Report, plan: &Plan) -> BTreeMap<String, Vec<f64>> {
+pub fn quantiles(report: &Report, plan: &Plan) -> BTreeMap<String, Vec<f64>> {
     let start = Time::ZERO + plan.run.warmup;
     let counted: Vec<_> = report.records.iter().filter(|flow| flow.start >= start).collect();
     let mut all = BTreeMap::new();

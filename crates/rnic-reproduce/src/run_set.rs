@@ -10,12 +10,13 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
+use rnic_fabric::{Plan, Report};
 use serde::{Deserialize, Serialize};
 
 use crate::SOURCES;
 use crate::estimate::Estimate;
 use crate::input::read_text;
-use crate::run::Sample;
+use crate::run::{Sample, quantiles};
 use crate::sweep::Axis;
 
 /// Name of the file in a folder of results.
@@ -66,16 +67,33 @@ pub struct SeedRun {
 impl SeedRun {
     /// Returns the result in `sample`, of a run with `seed`.
     pub fn new(seed: u64, sample: &Sample) -> Self {
-        let mut fields = BTreeMap::new();
-        numbers("", &sample.report, &mut |path, value| {
-            fields.insert(path, value);
-        });
-        // What differs between runs of the same plan and seed, or does not describe a result.
-        for path in ["seed", "wall_s"] {
-            fields.remove(path);
+        Self {
+            seed,
+            fields: fields(&sample.report),
+            quantiles: sample.quantiles.clone(),
+            failure: sample.failure.clone(),
         }
-        Self { seed, fields, quantiles: sample.quantiles.clone(), failure: sample.failure.clone() }
     }
+
+    /// Returns the result in `report`, of a run of `plan`.
+    pub fn of_report(report: &Report, plan: &Plan) -> Self {
+        let failure = report.check().err().map(|failure| failure.violations.join("; "));
+        let quantiles = quantiles(report, plan);
+        Self { seed: report.seed, fields: fields(&report.to_json()), quantiles, failure }
+    }
+}
+
+/// Returns the numbers of a report that describe its result.
+fn fields(report: &serde_json::Value) -> BTreeMap<String, f64> {
+    let mut fields = BTreeMap::new();
+    numbers("", report, &mut |path, value| {
+        fields.insert(path, value);
+    });
+    // What differs between runs of the same plan and seed, or does not describe a result.
+    for path in ["seed", "wall_s"] {
+        fields.remove(path);
+    }
+    fields
 }
 
 /// Passes every number in `value` to `add`, with its path.

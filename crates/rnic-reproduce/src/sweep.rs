@@ -96,11 +96,7 @@ impl Sweep {
                 return Err(format!("the key {} is varied twice", axis.key));
             }
         }
-        let mut base: toml::Table =
-            text.parse().map_err(|error: toml::de::Error| error.message().replace('\n', " "))?;
-        for (key, value) in settings {
-            replace(&mut base, key, &value_of(value))?;
-        }
+        let mut base = with_settings(text, settings)?;
         let plan = toml::to_string(&base).map_err(|error| error.to_string())?;
         let mut sweep = Self { plan, axes, seeds, points: Vec::new(), runs: BTreeMap::new() };
         // The name does not affect the run, so that it is not part of the key.
@@ -155,6 +151,18 @@ impl Sweep {
             self.axes.iter().zip(values).map(|(axis, value)| format!("{}={value}", axis.key)).collect();
         if named.is_empty() { String::new() } else { format!("with {}: ", named.join(", ")) }
     }
+}
+
+/// Returns the plan `text` with `settings` applied.
+///
+/// # Errors
+/// When the text is not TOML, or a setting does not fit.
+pub fn with_settings(text: &str, settings: &[(&str, &str)]) -> Result<toml::Table, String> {
+    let mut table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.message().replace('\n', " "))?;
+    for (key, value) in settings {
+        replace(&mut table, key, &value_of(value))?;
+    }
+    Ok(table)
 }
 
 /// Reads a value as in `--set`: TOML, or else text.

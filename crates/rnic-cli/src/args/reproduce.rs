@@ -1,9 +1,10 @@
 //! `rnic reproduce`.
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
+
+use super::pool::PoolArgs;
 
 /// Arguments of `rnic reproduce`.
 #[derive(Args, Clone, Debug)]
@@ -29,14 +30,6 @@ pub struct ReproduceArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub seeds: Option<u32>,
 
-    /// Number of concurrent runs; each uses one processor, and real-time measurements run alone
-    #[arg(long, value_name = "N")]
-    pub jobs: Option<NonZeroUsize>,
-
-    /// Repeat runs whose results earlier commands have stored in the output directory
-    #[arg(long)]
-    pub fresh: bool,
-
     /// Directory for results; samples in it are reused by later commands
     #[arg(long, value_name = "DIR", default_value = "out/reproduce")]
     pub out: PathBuf,
@@ -45,14 +38,9 @@ pub struct ReproduceArgs {
     #[arg(long, value_name = "DIR")]
     pub experiments: Option<PathBuf>,
 
-    /// Run on the workers of this Dask cluster, such as tcp://10.0.0.1:8786 (see docs/reproduce.md); real-time
-    /// measurements run on this machine
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "jobs")]
-    pub dask: Option<String>,
-
-    /// Path of the rnic command on the workers [default: its path on this machine]
-    #[arg(long, value_name = "PATH", requires = "dask")]
-    pub worker_rnic: Option<PathBuf>,
+    /// Where the runs are executed.
+    #[command(flatten)]
+    pub pool: PoolArgs,
 
     /// Only write the remaining runs to FILE, one line of JSON each, without real-time measurements
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dask", "read_results"])]

@@ -20,6 +20,11 @@ pub struct SimArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
+    /// Run the seeds 1, 2, ... N, and print means with 95 % confidence intervals
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(conflicts_with_all = ["seed", "threads", "pcap", "signals"], requires = "out")]
+    pub seeds: Option<u32>,
+
     /// Replace a key of the plan, such as links.rate=100Gbps, or an entire table
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<Setting>,
@@ -29,7 +34,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN)]
     pub threads: NonZeroUsize,
 
-    /// Write report.json, flows.parquet and report.html to DIR
+    /// Write report.json, runs.json, flows.parquet, report.html, and the time series of the plan, to DIR
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 
@@ -51,6 +56,8 @@ const EXAMPLES: &str = r#"Examples:
   rnic sim irn-default --set switch.pfc.enabled=true
   rnic sim irn-default --set 'transport={name="roce-gbn", rto="auto"}'
   rnic sim k8-permutation --threads 4
+  rnic sim irn-default --set record.interval=10us --out out/irn
+  rnic sim incast --seeds 5 --out out/incast
   rnic sim incast --seed 7 --out out/incast --json | jq .trace_hash
 
 A failed check (a message lost or done twice, wrong bytes, a deadlock) ends with exit code 1 and the command that

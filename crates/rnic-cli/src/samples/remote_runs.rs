@@ -10,7 +10,7 @@ use std::thread;
 
 use rnic_reproduce::{RunSpec, SOURCES, Sample, input};
 
-use crate::args::ReproduceArgs;
+use crate::args::PoolArgs;
 use crate::console;
 use crate::failure::Failure;
 
@@ -82,7 +82,7 @@ pub fn read(path: &Path, mut on_sample: impl FnMut(Sample) -> Result<(), Failure
 /// When the cluster, or a run on it, fails.
 pub fn on_dask(
     scheduler: &str,
-    args: &ReproduceArgs,
+    args: &PoolArgs,
     runs: &[&RunSpec],
     mut on_sample: impl FnMut(Sample) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
