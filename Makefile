@@ -21,7 +21,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build install uninstall dist run test test-pyverbs test-pyverbs-newest lint check generate book bench bench-timeouts fuzz fuzz-falcon sanitize soak test-apps test-interop test-jit test-wasm rtl rtl-test rtl-report rtl-full rtl-emit long-test fresh fmt clean
+.PHONY: help build install uninstall dist run test test-pyverbs test-pyverbs-newest lint check generate book bench bench-timeouts fuzz fuzz-falcon sanitize soak test-apps test-interop test-jit test-wasm wheel rtl rtl-test rtl-report rtl-full rtl-emit long-test fresh fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,6 +119,9 @@ test-jit: ## program files as machine code (feature jit), which other tests leav
 # Emitted programs are no part of the tree; the tools in tools/rtl find them here.
 rtl-emit:
 	cargo run --quiet --package rnic-rtl --bin rnic-circuits --locked -- out/rtl/emitted
+
+wheel: ## the Python module openrnic: build the wheel, test it, execute the notebooks (installs packages of PyPI into out/wheel)
+	scripts/wheel
 
 rtl: rtl-emit ## circuits: emit programs, lint every module, compare each circuit with its model for a short time
 	@scripts/setup test

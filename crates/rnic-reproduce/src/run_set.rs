@@ -155,12 +155,20 @@ impl RunSet {
             ));
         }
         let text = read_text(&path, BYTES_MAX).map_err(|error| format!("{FILE}: {error}"))?;
-        let set: Self = serde_json::from_str(&text).map_err(|error| format!("{FILE}: {error}"))?;
+        Self::parse(&text).map_err(|error| format!("{FILE}: {error}"))
+    }
+
+    /// Reads the content of a `runs.json`.
+    ///
+    /// # Errors
+    /// When it is not valid.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let set: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if set.format != FORMAT {
-            return Err(format!("{FILE} has format {}, this command reads format {FORMAT}", set.format));
+            return Err(format!("format {}, but this version reads format {FORMAT}", set.format));
         }
         if set.points.iter().any(|point| point.at.len() != set.axes.len()) {
-            return Err(format!("{FILE}: a point does not have a value for each axis"));
+            return Err("a point does not have a value for each axis".to_owned());
         }
         Ok(set)
     }

@@ -1,0 +1,113 @@
+"""The Python module, with the wheel installed: `make wheel`."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+import numpy as np
+import openrnic
+
+SMALL = {"workload.repeats": 2, "workload.senders": 5, "workload.bytes": "300KB"}
+
+
+def small() -> openrnic.Plan:
+    plan = openrnic.plan("incast")
+    for key, value in SMALL.items():
+        plan = plan.set(key, value)
+    return plan
+
+
+class Module(unittest.TestCase):
+    def test_the_import_is_quick(self):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", "import openrnic"], check=True)
+        self.assertLess(time.perf_counter() - start, 0.5, "with the start of the interpreter")
+
+    def test_a_run_has_flows_and_the_trace_hash_of_the_seed(self):
+        result = small().run(seed=3)
+        self.assertEqual(len(result.flows), result.report["flows"])
+        self.assertEqual(len(result.flows), 10)
+        slowdown = result.flows["fct_us"] / result.flows["ideal_us"]
+        self.assertTrue(np.allclose(slowdown, result.flows["slowdown"]))
+        self.assertEqual(result.trace_hash, small().run(seed=3, threads=2).trace_hash)
+        self.assertNotEqual(result.trace_hash, small().run(seed=4).trace_hash)
+
+    def test_time_series_are_a_table_and_change_nothing(self):
+        recorded = small().record("5us", ["links", "traffic"]).run()
+        self.assertEqual(recorded.trace_hash, small().run().trace_hash)
+        series = recorded.series
+        self.assertEqual(set(series["kind"].unique()), {"link", "traffic"})
+        arrived = series[(series["metric"] == "arrived_gbps") & (series["kind"] == "traffic")]
+        steps = np.diff(arrived["time_us"], prepend=0.0)
+        total = (arrived["value"] * steps).sum() * 1e3 / 8
+        self.assertAlmostEqual(total / recorded.report["bytes"], 1.0, places=3)
+        self.assertIs(recorded.series, series)
+        self.assertGreater(recorded.pivot("queue_bytes").max().max(), 10_000)
+        self.assertTrue(small().run().series.empty)
+
+    def test_errors_are_one_line_with_the_key(self):
+        for wrong, text in [
+            (lambda: openrnic.plan("nowhere"), "neither a plan of the package nor a file"),
+            (lambda: small().set("links.rate", "fast"), "links.rate"),
+            (lambda: small().set("workload.sender", 1), "unknown field `sender`"),
+            (lambda: openrnic.sweep(small(), {"mtu": [512, 512, 1]}), "mtu"),
+        ]:
+            with self.assertRaises(ValueError) as caught:
+                wrong()
+            self.assertIn(text, str(caught.exception))
+            self.assertEqual(len(str(caught.exception).splitlines()), 1)
+
+    def test_a_sweep_is_a_table_that_can_be_compared(self):
+        vary = {"workload.senders": [3, 5], "transport": ["irn", "roce-gbn"]}
+        sweep = openrnic.sweep(small(), vary, seeds=2)
+        self.assertEqual(len(sweep.frame), 8)
+        self.assertEqual(sweep.failures, [])
+        table = sweep.table("goodput_gbps")
+        self.assertEqual(len(table), 4)
+        seeds = [openrnic.sweep(small(), {"transport": [name]}, seeds=4) for name in ["irn", "irn"]]
+        same = openrnic.compare(*seeds, "goodput_gbps").frame
+        self.assertFalse(same["significant"].any())
+        with self.assertRaises(ValueError):
+            openrnic.compare(sweep, seeds[0])
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "runs.json").write_text(sweep._json, encoding="utf-8")
+            self.assertTrue(openrnic.Sweep.load(folder).frame.equals(sweep.frame))
+
+    def test_threads_of_python_run_at_the_same_time(self):
+        ticks = []
+        done = threading.Event()
+
+        def tick():
+            while not done.is_set():
+                ticks.append(None)
+                time.sleep(0.001)
+
+        thread = threading.Thread(target=tick)
+        thread.start()
+        openrnic.plan("incast").run()
+        done.set()
+        thread.join()
+        self.assertGreater(len(ticks), 5, "the simulation held the lock")
+
+    def test_plots_draw_the_highest_series(self):
+        import matplotlib
+
+        matplotlib.use("Agg")
+        axes = small().record("5us", ["links"]).run().plot("queue_bytes", most=3)
+        self.assertEqual(len(axes.lines), 3)
+        axes = openrnic.sweep(small(), {"workload.senders": [3, 5]}, seeds=1).plot("goodput_gbps")
+        self.assertEqual(len(axes.lines), 1)
+
+    def test_every_plan_of_the_package_is_valid(self):
+        self.assertGreater(len(openrnic.plans()), 8)
+        for name in openrnic.plans():
+            self.assertIn("[workload", openrnic.plan(name).text)
+
+
+if __name__ == "__main__":
+    unittest.main()
