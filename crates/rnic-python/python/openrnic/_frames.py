@@ -31,6 +31,15 @@ def _quoted(value: object) -> str:
     return json.dumps(value) if isinstance(value, str) else _text(value)
 
 
+def _draw(table: pd.DataFrame | pd.Series[Any], **options: Any) -> Axes:
+    """Draws a table in a new figure."""
+    from matplotlib import pyplot
+
+    _, axes = pyplot.subplots()
+    table.plot(ax=axes, **options)
+    return axes
+
+
 def plans() -> list[str]:
     """Names of the plans that the package contains."""
     return sorted(path.stem for path in _PLANS.glob("*.toml"))
@@ -144,8 +153,7 @@ class Result:
         """Draws the series of a metric with the highest peaks."""
         table = self.pivot(metric, kind)
         order = table.max().sort_values(ascending=False).index[:most]
-        axes = table[list(order)].plot(xlabel="us", ylabel=metric)
-        return axes
+        return _draw(table[list(order)], xlabel="us", ylabel=metric)
 
 
 def sweep(
@@ -195,8 +203,7 @@ class Sweep:
         """Draws the mean of a number over the first key, a line for each combination of the others."""
         means = self.frame.groupby(self.keys, sort=False)[field].mean()
         table = means.unstack(self.keys[1:], sort=False) if len(self.keys) > 1 else means
-        axes = table.plot(marker="o", ylabel=field)
-        return axes
+        return _draw(table, marker="o", ylabel=field)
 
 
 def compare(a: Sweep, b: Sweep, *fields: str) -> Comparison:

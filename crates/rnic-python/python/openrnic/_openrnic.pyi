@@ -4,6 +4,7 @@ from typing import Any, TypedDict, final
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = ["Plan", "Result", "__version__", "compare"]
 __version__: str
 
 class _Series(TypedDict):
