@@ -1,7 +1,7 @@
 // Memory in logic cells with WRITES write ports and READS read ports without registers, which see earlier writes only.
 //
-// As `ram_mwnr`: a bank for each writer, a copy for each reader, and a table of the live bank of each address. At most
-// one port writes an address in a cycle; `rst_n` serves the assertion of that alone.
+// As `ram_mwnr`: a bank for each writer, and a table of the live bank of each address. At most one port writes an
+// address in a cycle; `rst_n` serves the assertion of that alone.
 module ram_mw_lut #(
     parameter int unsigned WIDTH = 10,
     parameter int unsigned DEPTH = 1024,
@@ -17,35 +17,33 @@ module ram_mw_lut #(
     output logic [READS*WIDTH-1:0]          rdata_o
 );
   localparam int unsigned A = $clog2(DEPTH);
-  localparam int unsigned BANK_W = $clog2(WRITES);
 
   logic [WRITES*READS*WIDTH-1:0] banks;
-  logic [BANK_W-1:0]             live_q[DEPTH];
+  logic [READS*WRITES-1:0]       live;
 
   generate
     for (genvar w = 0; w < WRITES; w++) begin : g_bank
-      for (genvar r = 0; r < READS; r++) begin : g_copy
-        ram_lut #(.WIDTH(WIDTH), .DEPTH(DEPTH)) i_copy (
-            .clk(clk),
-            .we_i(we_i[w]),
-            .waddr_i(waddr_i[w*A+:A]),
-            .wdata_i(wdata_i[w*WIDTH+:WIDTH]),
-            .raddr_i(raddr_i[r*A+:A]),
-            .rdata_o(banks[(w*READS+r)*WIDTH+:WIDTH])
-        );
-      end
+      ram_lut #(.WIDTH(WIDTH), .DEPTH(DEPTH), .READS(READS)) i_bank (
+          .clk(clk),
+          .we_i(we_i[w]),
+          .waddr_i(waddr_i[w*A+:A]),
+          .wdata_i(wdata_i[w*WIDTH+:WIDTH]),
+          .raddr_i(raddr_i),
+          .rdata_o(banks[w*READS*WIDTH+:READS*WIDTH])
+      );
     end
   endgenerate
 
-  always_ff @(posedge clk) begin
-    for (int unsigned w = 0; w < WRITES; w++) if (we_i[w]) live_q[waddr_i[w*A+:A]] <= BANK_W'(w);
-  end
+  ram_live #(.DEPTH(DEPTH), .WRITES(WRITES), .READS(READS)) i_live (
+      .clk(clk), .we_i(we_i), .waddr_i(waddr_i), .raddr_i(raddr_i), .live_o(live)
+  );
 
   always_comb begin
+    rdata_o = '0;
     for (int unsigned r = 0; r < READS; r++) begin
-      rdata_o[r*WIDTH+:WIDTH] = banks[r*WIDTH+:WIDTH];
-      for (int unsigned w = 1; w < WRITES; w++) begin
-        if (live_q[raddr_i[r*A+:A]] == BANK_W'(w)) rdata_o[r*WIDTH+:WIDTH] = banks[(w*READS+r)*WIDTH+:WIDTH];
+      for (int unsigned w = 0; w < WRITES; w++) begin
+        rdata_o[r*WIDTH+:WIDTH] = rdata_o[r*WIDTH+:WIDTH] |
+            ({WIDTH{live[r*WRITES+w]}} & banks[(w*READS+r)*WIDTH+:WIDTH]);
       end
     end
   end

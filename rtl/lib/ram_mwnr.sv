@@ -40,13 +40,20 @@ module ram_mwnr #(
     if (WRITES == 1) begin : g_one
       assign live_q = '0;
     end else begin : g_table
-      logic [BANK_W-1:0] table_q[DEPTH];
-      always_ff @(posedge clk) begin
-        for (int unsigned w = 0; w < WRITES; w++) if (we_i[w]) table_q[waddr_i[w*A+:A]] <= BANK_W'(w);
+      logic [READS*WRITES-1:0] live;
+      logic [READS*BANK_W-1:0] live_d;
+      ram_live #(.DEPTH(DEPTH), .WRITES(WRITES), .READS(READS)) i_live (
+          .clk(clk), .we_i(we_i), .waddr_i(waddr_i), .raddr_i(raddr_i), .live_o(live)
+      );
+      always_comb begin
+        live_d = '0;
+        for (int unsigned r = 0; r < READS; r++) begin
+          for (int unsigned w = 1; w < WRITES; w++) begin
+            if (live[r*WRITES+w]) live_d[r*BANK_W+:BANK_W] = BANK_W'(w);
+          end
+        end
       end
-      always_ff @(posedge clk) begin
-        for (int unsigned r = 0; r < READS; r++) live_q[r*BANK_W+:BANK_W] <= table_q[raddr_i[r*A+:A]];
-      end
+      always_ff @(posedge clk) live_q <= live_d;
     end
   endgenerate
 
