@@ -28,11 +28,9 @@ def acknowledgement(flow, psn):
 
 
 async def start(dut):
-    """Resets the shell, and connects a source and a sink."""
+    """Resets a circuit with two streams, and connects a source and a sink."""
     cocotb.start_soon(Clock(dut.clk, 10, "ns").start())
     dut.rst_n.value = 0
-    for port in (dut.cfg_valid_i, dut.addr_valid_i):
-        port.value = 0
     # Resets of cocotbext-axi are active high by default.
     source = AxiStreamSource(AxiStreamBus.from_prefix(dut, "s_axis"), dut.clk, dut.rst_n, reset_active_level=False)
     sink = AxiStreamSink(AxiStreamBus.from_prefix(dut, "m_axis"), dut.clk, dut.rst_n, reset_active_level=False)
@@ -43,10 +41,17 @@ async def start(dut):
     return source, sink
 
 
+async def start_shell(dut):
+    """Does that for the shell."""
+    for port in (dut.cfg_valid_i, dut.addr_valid_i):
+        port.value = 0
+    return await start(dut)
+
+
 @cocotb.test()
 async def reports_an_acknowledgement(dut):
     """The sender of flow 5 learns that segment 7 has arrived."""
-    source, _ = await start(dut)
+    source, _ = await start_shell(dut)
     await source.send(AxiStreamFrame(acknowledgement(5, 7)))
     for _ in range(20):
         await RisingEdge(dut.clk)
@@ -64,7 +69,7 @@ async def reports_an_acknowledgement(dut):
 @cocotb.test()
 async def sends_the_header_of_an_address(dut):
     """Segment 9 of flow 3 leaves with the number of the peer's queue pair."""
-    _, sink = await start(dut)
+    _, sink = await start_shell(dut)
     dut.cfg_flow_i.value = 3
     dut.cfg_dest_qpn_i.value = PEER
     dut.cfg_opcode_i.value = WRITE_ONLY

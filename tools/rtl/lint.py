@@ -24,7 +24,7 @@ def modules():
     for name in written:
         folders = [name, *(other for other in written if other != name)]
         # Tonic's NIC is linted around one of the programs.
-        folders += ["gen/k128", "gen/new_reno", "gen/maps"] if name == "tonic" else []
+        folders += ["gen/k128", "gen/new_reno", "gen/maps"] if name in ("tonic", "nic") else []
         for path in sorted((ROOT / "rtl" / name).glob("*.sv")):
             # Verilator does not take a module that instantiates itself as a top; it is linted in one that uses it.
             is_recursive = path.read_text().count(f"{path.stem} #(") > 1

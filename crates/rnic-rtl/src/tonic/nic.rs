@@ -87,7 +87,7 @@ impl Nic {
     }
 
     /// Returns the values of the program's parameters as the circuit receives them.
-    pub(super) fn config_words(&self) -> Vec<u64> {
+    pub fn config_words(&self) -> Vec<u64> {
         let mut config = Packed::default();
         for (parameter, value) in self.description.parameters.iter().zip(&self.parameters) {
             config.put(*value, parameter.bits.into());

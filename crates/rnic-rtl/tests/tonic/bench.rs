@@ -19,7 +19,7 @@ pub struct Case {
 }
 
 impl Case {
-    fn parameters(&self) -> Vec<u64> {
+    pub fn parameters(&self) -> Vec<u64> {
         let description = self.program.description();
         let mut values = description.defaults();
         for (parameter, value) in description.parameters.iter().zip(&mut values) {

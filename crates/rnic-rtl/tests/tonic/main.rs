@@ -9,3 +9,4 @@ mod nic;
 mod receiver;
 mod wheel;
 mod wild;
+mod wire;
