@@ -45,6 +45,41 @@ pub fn holds(
     parameters: &[(&str, u64)],
     change: Option<&Change>,
 ) -> Result<bool, ToolError> {
+    let commands = "proc; flatten; opt -full; sat -prove-asserts -set-def-inputs";
+    is_proved(&run_on(module, folders, parameters, change, commands)?)
+}
+
+/// Does the same for a module with registers and memories, by induction over time, with its assumptions about inputs;
+/// returns false when no proof is found.
+///
+/// # Errors
+/// As [`holds`].
+pub fn holds_always(
+    module: &str,
+    folders: &[&str],
+    parameters: &[(&str, u64)],
+    change: Option<&Change>,
+) -> Result<bool, ToolError> {
+    let commands = "proc; flatten; memory -nomap; memory_map; opt -full; \
+                    sat -tempinduct -prove-asserts -set-assumes -maxsteps 3";
+    let log = run_on(module, folders, parameters, change, commands)?;
+    if log.contains("Induction step proven: SUCCESS!") {
+        Ok(true)
+    } else if log.contains("FAIL!") || log.contains("Reached maximum number") {
+        Ok(false)
+    } else {
+        Err(no_verdict(&log))
+    }
+}
+
+/// Runs yosys' `commands` on `module` with the modules in `folders`, one of which is changed.
+fn run_on(
+    module: &str,
+    folders: &[&str],
+    parameters: &[(&str, u64)],
+    change: Option<&Change>,
+    commands: &str,
+) -> Result<String, ToolError> {
     let folder = tempfile::tempdir().map_err(|source| ToolError::File { path: "a new folder".into(), source })?;
     let at = folder.path();
     let mut files = String::new();
@@ -62,11 +97,8 @@ pub fn holds(
     let own = crate::circuit::rtl_folder().join(own).display().to_string();
     let settings: String = parameters.iter().map(|(name, value)| format!(" -set {name} {value}")).collect();
     let chparam = if settings.is_empty() { String::new() } else { format!("chparam{settings} {module}; ") };
-    let script = format!(
-        "read_verilog -sv -formal{files} {own}; {chparam}hierarchy -check -top {module}; proc; flatten; opt -full; \
-         sat -prove-asserts -set-def-inputs"
-    );
-    is_proved(&run(at, "yosys", &["-p".to_owned(), script])?)
+    let script = format!("read_verilog -sv -formal{files} {own}; {chparam}hierarchy -check -top {module}; {commands}");
+    run(at, "yosys", &["-p".to_owned(), script])
 }
 
 /// Returns whether `log` says that the proof has succeeded.
@@ -76,8 +108,12 @@ fn is_proved(log: &str) -> Result<bool, ToolError> {
     } else if log.contains("SAT proof finished - model found: FAIL!") {
         Ok(false)
     } else {
-        let lines: Vec<&str> = log.lines().collect();
-        let output = lines[lines.len().saturating_sub(20)..].join("\n");
-        Err(ToolError::Failed { tool: "yosys (no verdict)".to_owned(), output })
+        Err(no_verdict(log))
     }
+}
+
+fn no_verdict(log: &str) -> ToolError {
+    let lines: Vec<&str> = log.lines().collect();
+    let output = lines[lines.len().saturating_sub(20)..].join("\n");
+    ToolError::Failed { tool: "yosys (no verdict)".to_owned(), output }
 }

@@ -2,7 +2,7 @@
 
 use rnic_base::rng::RandomStreams;
 use rnic_rtl::circuit::{Change, Circuit, Timing};
-use rnic_rtl::proof::holds;
+use rnic_rtl::proof::{holds, holds_always};
 use rnic_rtl::tools::are_installed;
 use rnic_rtl::verilated::{Model, Verilated};
 
@@ -56,6 +56,26 @@ fn i23_masks_counts_and_serial_comparisons_are_proved() {
         prove("popcount_step_proof", &[("W", width)], &no_weight);
     }
     prove("serial_after_proof", &[], &Change::new("serial_after", "(distance != '0)", "1'b1"));
+}
+
+#[test]
+fn t22_the_last_writer_of_an_address_is_proved_by_induction() {
+    if !are_installed(&["yosys"]) {
+        return;
+    }
+    for writers in [2, 3, 5] {
+        let is_proved = holds_always("ram_live_proof", &["lib"], &[("WRITES", writers)], None);
+        assert!(is_proved.expect("yosys has a verdict"), "{writers} writers");
+    }
+    for (from, to) in [
+        (".wdata_i(!first_before)", ".wdata_i(first_before)"),
+        ("= first[r] != second[r]", "= first[r] == second[r]"),
+        (".raddr_i({waddr_i[i*A+:A], raddr_i})", ".raddr_i({waddr_i[j*A+:A], raddr_i})"),
+    ] {
+        let change = Change::new("ram_live", from, to);
+        let changed = holds_always("ram_live_proof", &["lib"], &[], Some(&change)).expect("yosys has a verdict");
+        assert!(!changed, "ram_live holds although {change:?}");
+    }
 }
 
 /// Returns the first set position from `head` on by looking at one after the other.
