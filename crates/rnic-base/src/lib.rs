@@ -24,6 +24,7 @@ pub mod rng;
 pub mod rtt;
 pub mod scaled;
 pub mod seq;
+pub mod similar;
 pub mod time;
 pub mod trace;
 pub mod units;

@@ -175,8 +175,14 @@ impl fmt::Debug for Probability {
 impl FromStr for Probability {
     type Err = UnitError;
 
-    /// Parses `1%`, `0.5 %` or a bare fraction such as `0.01`.
+    /// Parses `1%`, `0.5 %` or a bare fraction such as `0.01`. A bare `1` may be meant as a percentage and is refused.
     fn from_str(text: &str) -> Result<Self, UnitError> {
+        if text.trim() == "1" {
+            return Err(UnitError::Ambiguous {
+                text: text.to_owned(),
+                readings: "1% (one in a hundred) or 1.0 (all)?",
+            });
+        }
         const EXPECTED: &str = "a probability between 0 and 1, such as 1% or 0.01";
         const DENOMINATOR: u64 = 1_000_000_000_000;
         let parts = parse_scaled(text, &[("", DENOMINATOR), ("%", DENOMINATOR / 100)], EXPECTED)?;
@@ -248,7 +254,11 @@ mod tests {
     fn probability_parses_and_prints() {
         assert_eq!("1%".parse(), Ok(Probability::ratio(1, 100)));
         assert_eq!("0.01".parse(), Ok(Probability::ratio(1, 100)));
-        assert_eq!("100%".parse(), Ok(Probability::ALWAYS));
+        for all in ["100%", "1.0", "1.00"] {
+            assert_eq!(all.parse(), Ok(Probability::ALWAYS));
+        }
+        let ambiguous = "1".parse::<Probability>().expect_err("two readings").to_string();
+        assert_eq!(ambiguous, "`1` is ambiguous: 1% (one in a hundred) or 1.0 (all)?");
         assert!("1.5".parse::<Probability>().is_err());
         assert!("101%".parse::<Probability>().is_err());
         assert!("-1%".parse::<Probability>().is_err());

@@ -22,6 +22,14 @@ pub enum UnitError {
         /// Description of valid input.
         expected: &'static str,
     },
+    /// The value has two readings.
+    #[error("`{text}` is ambiguous: {readings}")]
+    Ambiguous {
+        /// Text that was parsed.
+        text: String,
+        /// Both readings, and how to write each.
+        readings: &'static str,
+    },
     /// The value exceeds 64 bits of the base unit, or is not a multiple of it.
     #[error("`{text}` is too large, or more precise than this quantity can represent; expected {expected}")]
     OutOfRange {

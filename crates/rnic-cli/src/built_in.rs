@@ -4,10 +4,10 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use rnic_base::similar;
 use rnic_reproduce::Files;
 
 use crate::failure::Failure;
-use crate::similar;
 
 include!(concat!(env!("OUT_DIR"), "/built_in.rs"));
 

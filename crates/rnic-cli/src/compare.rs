@@ -26,7 +26,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     let fields = if args.json { args.fields.clone() } else { usual(&a, &b, &args.fields) };
     let comparison = Comparison::new(&a, &b, &fields).map_err(Failure::Input)?;
     let names = [&args.a, &args.b].map(|folder| folder.display().to_string());
-    console::result(&text(&comparison, &names), args.json.then_some(&comparison));
+    console::result(&console::text(|| text(&comparison, &names)), args.json.then_some(&comparison));
     if let Some(out) = &args.out {
         let shown = Comparison::new(&a, &b, &usual(&a, &b, &args.fields)).map_err(Failure::Input)?;
         let source = page::Source { comparison: &shown, sets: [&a, &b], names: &names, machine: &Machine::local() };

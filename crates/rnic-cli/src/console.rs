@@ -51,6 +51,12 @@ pub fn result(text: &str, json: Option<&impl serde::Serialize>) {
     }
 }
 
+/// Returns the text that `make` returns; if standard output is no terminal, with plain digits instead of separated
+/// thousands.
+pub fn text(make: impl FnOnce() -> String) -> String {
+    if std::io::stdout().is_terminal() { make() } else { rnic_page::number::plain(make) }
+}
+
 /// Writes to standard output; returns `true` if that succeeds, which means that there still is a reader.
 pub fn try_print(text: &str) -> bool {
     let mut out = std::io::stdout();

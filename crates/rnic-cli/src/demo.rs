@@ -40,7 +40,7 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     for transport in TRANSPORTS {
         comparison.runs.push(follow(transport, "simulation", || simulated::transfer(&content, transport, args))?);
     }
-    console::result(&summary::text(&comparison), args.json.then_some(&comparison));
+    console::result(&console::text(|| summary::text(&comparison)), args.json.then_some(&comparison));
     write(&folder, &comparison)?;
     if comparison.is_verified() {
         return Ok(());

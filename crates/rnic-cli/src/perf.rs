@@ -59,7 +59,7 @@ pub fn run(args: &PerfArgs) -> Result<(), Failure> {
         Wire::Udp => udp::measure(args, machine)?,
         Wire::Sim => simulated::measure(args, machine)?,
     };
-    console::result(&outcome.text(), args.json.then_some(&outcome));
+    console::result(&console::text(|| outcome.text()), args.json.then_some(&outcome));
     outcome.check()
 }
 

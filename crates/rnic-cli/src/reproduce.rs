@@ -75,7 +75,7 @@ fn conclude(report: &Report<'_>, args: &ReproduceArgs) -> Result<(), Failure> {
         origins: report.origins(&rows),
         wall_s: report.wall_s,
     };
-    console::result(&summary::text(&outcome), args.json.then_some(&outcome));
+    console::result(&console::text(|| summary::text(&outcome)), args.json.then_some(&outcome));
     let folder = Folder::make(&args.out)?;
     let json = serde_json::to_string_pretty(&outcome).map_err(Failure::input)?;
     folder.write_text("report.json", &format!("{json}\n"))?;

@@ -24,6 +24,7 @@ use crate::args::values::pairs;
 use crate::built_in::{self, Located};
 use crate::console;
 use crate::failure::Failure;
+use crate::heartbeat::{self, Heartbeat};
 use crate::output::{self, Folder};
 use crate::shell;
 use crate::signals::Line;
@@ -54,7 +55,7 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
         let source = page::Source { plan: &plan, text: &text, command: &command, machine: &Machine::local(), history };
         write(folder, &source, &report, &pairs(&args.settings))?;
     }
-    console::result(&summary::text(&report), args.json.then(|| report.to_json()).as_ref());
+    console::result(&console::text(|| summary::text(&report)), args.json.then(|| report.to_json()).as_ref());
     report.check().map_err(|failure| {
         Failure::Check(format!("check failed: {}; repeat with: {command}", failure.violations.join("; ")))
     })
@@ -106,11 +107,13 @@ pub fn simulate(
     }
     let spinner = console::spinner("simulating");
     let start = Instant::now();
+    let mut heartbeat = Heartbeat::start();
     let mut report = threads::run(&mut simulation, &mut |progress: &Progress| {
-        spinner.set_message(format!(
-            "simulating: {} done, {} of {} flows so far",
-            progress.now, progress.flows_done, progress.flows_started
-        ));
+        spinner.set_message(progress_text(progress));
+        heartbeat.beat(|elapsed| {
+            let end = progress.end.map(|end| progress.now.as_ps() as f64 / end.as_ps() as f64);
+            format!("{}; {}", progress_text(progress), heartbeat::left(end.unwrap_or(0.0), elapsed))
+        });
         ControlFlow::Continue(())
     })?;
     report.wall_s = Some(start.elapsed().as_secs_f64());
@@ -149,6 +152,12 @@ fn end_recording(folder: &Folder, failure: Option<RecordError>) -> Result<(), Fa
 
 /// Name of the file of a recording.
 const SERIES_FILE: &str = "series.parquet";
+
+fn progress_text(progress: &Progress) -> String {
+    let Progress { now, flows_started, flows_done, end } = progress;
+    let of = end.map_or_else(String::new, |end| format!(" of {end}"));
+    format!("simulating: {now}{of} done, {flows_done} of {flows_started} flows so far")
+}
 
 /// Writes the signals of a run, a line each.
 fn write_signals(log: &SignalLog, mut file: impl Write) -> io::Result<()> {

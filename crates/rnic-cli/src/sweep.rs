@@ -8,6 +8,7 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 
+use rnic_base::similar;
 use rnic_fabric::Report;
 use rnic_page::number;
 use rnic_reproduce::estimate::Estimate;
@@ -25,7 +26,6 @@ use crate::failure::Failure;
 use crate::output::Folder;
 use crate::samples::SampleSource;
 use crate::shell;
-use crate::similar;
 use crate::table;
 
 /// What is shown of the results, and where they are written.
@@ -110,7 +110,7 @@ fn check_fields(fields: &[String]) -> Result<(), Failure> {
 fn conclude(set: &RunSet, output: Output<'_>, wall_s: f64) -> Result<(), Failure> {
     let fields = shown_fields(set, output.fields);
     let results = Results::new(set, &fields);
-    console::result(&results.text(set, wall_s), output.json.then_some(&results));
+    console::result(&console::text(|| results.text(set, wall_s)), output.json.then_some(&results));
     let folder = Folder::make(output.out)?;
     let json = serde_json::to_string(set).map_err(Failure::input)?;
     folder.write_text(run_set::FILE, &format!("{json}\n"))?;

@@ -32,7 +32,7 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
     }
     if args.json {
         let devices = fetch_snapshots()?;
-        console::result(&page::totals(&devices, COLUMNS), Some(&Listing { devices }));
+        console::result(&console::text(|| page::totals(&devices, COLUMNS)), Some(&Listing { devices }));
         return Ok(());
     }
     let interval = Duration::from_nanos(args.interval.as_ps() / 1_000);
@@ -42,7 +42,8 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
         thread::sleep(interval);
         let now = fetch_snapshots()?;
         let columns = columns();
-        let page = page::rates(&before, &now, args.qps, columns) + &shares::tables(&before, &now, columns);
+        let rates = || page::rates(&before, &now, args.qps, columns) + &shares::tables(&before, &now, columns);
+        let page = console::text(rates);
         let clear_code = if clears { CLEAR } else { "" };
         if !console::try_print(&format!("{clear_code}{page}")) || args.once {
             return Ok(());

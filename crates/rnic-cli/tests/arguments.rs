@@ -11,6 +11,8 @@ use common::rnic;
 #[test]
 fn unknown_arguments_are_refused() {
     rnic(&["fly"]).assert_refused(2, &["fly"]);
+    rnic(&["reprodcue"]).assert_refused(2, &["reprodcue", "'reproduce'"]);
+    rnic(&["perf", "--transport", "facon"]).assert_refused(2, &["facon", "did you mean `falcon`?"]);
     rnic(&["list", "--jsn"]).assert_refused(2, &["--jsn", "--json"]);
 }
 
@@ -71,9 +73,25 @@ fn real_roce_peers_require_another_host_and_rocev2() {
 
 #[test]
 fn a_loss_of_100_percent_is_refused() {
-    for all in ["1", "100%"] {
+    for all in ["1.0", "100%"] {
         rnic(&["perf", "--wire", "sim", "--loss", all]).assert_refused(2, &["--loss", "1%"]);
     }
+}
+
+#[test]
+fn a_loss_of_1_is_refused_with_both_readings() {
+    let readings = &["ambiguous", "1%", "1.0 (all)"];
+    rnic(&["perf", "--wire", "sim", "--loss", "1"]).assert_refused(2, readings);
+    rnic(&["demo", "--loss", "1"]).assert_refused(2, readings);
+    let plan = "plans/point-to-point-loss.toml";
+    for value in ["1", "\"1\""] {
+        let fault = format!("fault=[{{kind=\"drop\", probability={value}}}]");
+        rnic(&["sim", plan, "--set", &fault]).assert_refused(2, readings);
+    }
+    rnic(&["run", "--loss", "1", "--", "true"]).assert_refused(2, &["RNIC_LOSS=1", "1%", "1.0 (all)"]);
+    let all = "fault=[{kind=\"drop\", probability=1.0}]";
+    let output = rnic(&["sim", plan, "--set", all, "--set", "run.limit=10us"]);
+    assert!(!output.err.contains("ambiguous"), "{output:#?}");
 }
 
 #[test]

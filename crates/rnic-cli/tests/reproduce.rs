@@ -153,6 +153,7 @@ fn bad_input_ends_with_2_and_one_line() {
         assert_eq!((output.status.code(), output.err.lines().count()), (Some(2), 1), "{output:#?}");
         assert!(output.err.contains(expected), "{output:#?}");
     }
+    rnic(&["reproduce", "irn/fgi1"]).assert_refused(2, &["irn/fgi1", "did you mean `irn/fig1`?"]);
     let output = rnic(&["reproduce", "irn/no-such-figure"]);
     assert_eq!(output.status.code(), Some(2), "{output:#?}");
 }

@@ -81,6 +81,17 @@ fn the_default_output_is_a_summary() {
     }
 }
 
+/// Programs that read the summary need numbers that they can parse.
+#[test]
+fn a_summary_that_is_piped_has_plain_digits() {
+    let (_folder, plan) = folder();
+    let output = run(&plan, &["--set", "workload.count=800"]).ok();
+    assert!(!output.out.contains('\u{202f}'), "{output:#?}");
+    let packets = output.out.lines().find(|line| line.trim_start().starts_with("packets ")).expect("a line");
+    let sent = packets.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
+    assert!(sent.is_some_and(|sent| sent > 10_000), "{packets}");
+}
+
 #[test]
 fn averages_without_flows_are_marked() {
     let (_folder, plan) = folder();
@@ -152,12 +163,14 @@ fn a_run_that_ends_at_its_limit_reports_that() {
 #[test]
 fn every_bad_plan_is_refused_with_one_line() {
     let (folder, plan) = folder();
-    let cases: [(&[&str], &[&str]); 12] = [
-        (&["--set", "links.rat=40Gbps"], &["links.rat", "unknown field", "`rate`"]),
+    let cases: [(&[&str], &[&str]); 14] = [
+        (&["--set", "links.rat=40Gbps"], &["links.rat", "unknown field", "did you mean `rate`?"]),
         (&["--set", "links.rate=40us"], &["links.rate", "40us", "Gbps"]),
         (&["--set", "links.delay=0us"], &["links.delay"]),
         (&["--set", "transport.name=quic"], &["quic", "roce-gbn, irn"]),
-        (&["--set", "transport.rto_hihg=1ms"], &["rto_hihg"]),
+        (&["--set", "transport.rto_hihg=1ms"], &["rto_hihg", "did you mean `rto_high`?"]),
+        (&["--set", "transport.name=roce-gnb"], &["roce-gnb", "did you mean `roce-gbn`?"]),
+        (&["--set", "workload.kind=closed-lop"], &["closed-lop", "did you mean `closed-loop`?"]),
         (&["--set", "transport.rto_high=1KB"], &["rto_high", "1KB"]),
         (&["--set", "topology.kind=torus"], &["topology.kind", "torus", "fat-tree"]),
         (&["--set", "workload.kind=storm"], &["workload.kind", "storm", "poisson"]),

@@ -28,7 +28,7 @@ mod traffic;
 mod warnings;
 mod workloads;
 
-use rnic_base::{BitRate, Duration, Time};
+use rnic_base::{BitRate, Duration, Time, similar};
 use rnic_engine::PoolConfig;
 use rnic_policy::{ParamError, Profile};
 use rnic_transports::SelectError;
@@ -222,7 +222,8 @@ impl Plan {
             PlanError::Transport(SelectError::Option { transport, source: ParamError::Unknown { name, known } }) => {
                 let line = line_of_option(text, &name);
                 let what = format!(
-                    "unknown parameter `{name}` of the transport `{transport}`; the valid parameters are: {known}"
+                    "unknown parameter `{name}` of the transport `{transport}`; the valid parameters are: {known}{}",
+                    similar::hint(&name, known.split(", "))
                 );
                 PlanError::Key { key: format!("transport.{name}"), line, what }
             }

@@ -81,6 +81,8 @@ pub struct Progress {
     pub flows_started: u64,
     /// Flows that are done.
     pub flows_done: u64,
+    /// Simulated time at which the run ends, or the last flow or message starts, if the plan says so.
+    pub end: Option<Time>,
 }
 
 /// Order in which the nodes of a window run. It does not change the result; a test verifies that.
@@ -228,7 +230,9 @@ impl Simulation {
 
     fn progress(&self) -> Progress {
         let flows_started = self.flows.len() as u64;
-        Progress { now: self.now, flows_started, flows_done: flows_started - self.active.len() as u64 }
+        let limit = Some(self.plan.run.limit).filter(|limit| *limit != NEVER);
+        let end = self.plan.workload.ends().into_iter().chain(limit).min();
+        Progress { now: self.now, flows_started, flows_done: flows_started - self.active.len() as u64, end }
     }
 
     fn next_event(&self) -> Time {

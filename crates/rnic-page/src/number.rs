@@ -1,5 +1,21 @@
 //! Formats numbers for users.
 
+use std::cell::Cell;
+
+thread_local! {
+    /// `true` while thousands are separated.
+    static GROUPS: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Calls `make` and returns its result; numbers that are formatted meanwhile, on this thread, have plain digits, for
+/// programs that read them.
+pub fn plain<T>(make: impl FnOnce() -> T) -> T {
+    let before = GROUPS.replace(false);
+    let made = make();
+    GROUPS.set(before);
+    made
+}
+
 /// Formats `value` with about three significant digits: `0.0123`, `1.23`, `12.3`, `1230`; `never` for infinite values.
 pub fn short(value: f64) -> String {
     if !value.is_finite() {
@@ -77,6 +93,9 @@ pub fn percent(share: f64) -> String {
 }
 
 fn grouped_text(number: &str) -> String {
+    if !GROUPS.get() {
+        return number.to_owned();
+    }
     let (whole, fraction) = number.split_once('.').map_or((number, None), |(whole, rest)| (whole, Some(rest)));
     let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |digits| ("-", digits));
     let mut text = sign.to_owned();
@@ -100,6 +119,12 @@ const THIN_SPACE: char = '\u{202f}';
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plain_numbers_have_no_separators() {
+        assert_eq!(plain(|| (grouped(1_234_567), fixed(12_345.67, 1))), ("1234567".to_owned(), "12345.7".to_owned()));
+        assert_eq!(grouped(1_234_567), "1\u{202f}234\u{202f}567");
+    }
 
     #[test]
     fn short_keeps_three_digits() {

@@ -5,6 +5,7 @@
 
 use core::str::FromStr;
 
+use rnic_base::similar::hint;
 use rnic_base::{BitRate, Bytes, Duration, UnitError};
 
 /// Maximum number of parameters of one policy.
@@ -210,7 +211,7 @@ pub(crate) const FLOOR: &str = "rto_min";
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParamError {
     /// No parameter has this name.
-    #[error("unknown parameter `{name}`; the valid parameters are: {known}")]
+    #[error("unknown parameter `{name}`; the valid parameters are: {known}{}", hint(name, known.split(", ")))]
     Unknown {
         /// Requested name of a parameter.
         name: String,

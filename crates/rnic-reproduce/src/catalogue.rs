@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use rnic_base::similar;
+
 use crate::experiment::Experiment;
 use crate::files::Files;
 use crate::input::{PLAN_BYTES_MAX, one_line};
@@ -37,10 +39,12 @@ pub enum CatalogueError {
         what: String,
     },
     /// No experiment or row has that name.
-    #[error("there is no experiment, paper or row `{name}`; `rnic reproduce --list` shows all of them")]
+    #[error("there is no experiment, paper or row `{name}`{hint}; `rnic reproduce --list` shows all of them")]
     Unknown {
         /// The unknown name.
         name: String,
+        /// A similar name, as a question; empty when there is none.
+        hint: String,
     },
 }
 
@@ -62,6 +66,14 @@ impl Catalogue {
         Ok(Self { experiments })
     }
 
+    /// Returns everything that a request can name.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.experiments.iter().flat_map(|experiment| {
+            let rows = experiment.check.iter().map(|check| check.row.as_str());
+            [experiment.id.as_str(), experiment.paper()].into_iter().chain(rows)
+        })
+    }
+
     /// Returns the experiments that a request names, each with the requested rows (all when empty).
     ///
     /// # Errors
@@ -79,7 +91,7 @@ impl Catalogue {
                 }
             }
             if !is_known {
-                return Err(CatalogueError::Unknown { name: name.clone() });
+                return Err(CatalogueError::Unknown { name: name.clone(), hint: similar::hint(name, self.names()) });
             }
         }
         selected.sort_by(|a, b| a.experiment.id.cmp(&b.experiment.id));

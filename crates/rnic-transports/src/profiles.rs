@@ -16,6 +16,7 @@ mod tonic;
 
 use std::path::Path;
 
+use rnic_base::similar::hint;
 use rnic_policy::{Configured, LawPolicy, ParamError, Params, Profile, ProfileError, RecoveryPolicy, Signals};
 use rnic_program::{LawKind, file};
 
@@ -52,7 +53,8 @@ pub enum SelectError {
     /// No transport of that name exists.
     #[error(
         "unknown transport `{name}`; the available transports are: {known}; and files with a program, whose names end \
-         in .rnicp, such as {name}.rnicp"
+         in .rnicp, such as {name}.rnicp{}",
+        hint(name, known.split(", "))
     )]
     UnknownTransport {
         /// The requested name.
@@ -61,7 +63,10 @@ pub enum SelectError {
         known: String,
     },
     /// No policy of that name exists.
-    #[error("transport `{transport}`: unknown {kind} policy `{name}`; the available policies are: {known}")]
+    #[error(
+        "transport `{transport}`: unknown {kind} policy `{name}`; the available policies are: {known}{}",
+        hint(name, known.split(", "))
+    )]
     UnknownPolicy {
         /// The transport.
         transport: &'static str,

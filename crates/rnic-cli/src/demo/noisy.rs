@@ -94,7 +94,7 @@ pub fn run(args: &NoisyArgs) -> Result<(), Failure> {
         alone_rounds_p50_us: alone.iter().map(|small| small.p50_us).collect(),
         cases: SCHEDULERS.into_iter().zip(&cases).map(|(scheduler, rounds)| Case::new(scheduler, rounds)).collect(),
     };
-    console::result(&neighbours.text(), args.json.then_some(&neighbours));
+    console::result(&console::text(|| neighbours.text()), args.json.then_some(&neighbours));
     let json = serde_json::to_string_pretty(&neighbours).map_err(Failure::input)?;
     folder.write_text("noisy-neighbour.json", &format!("{json}\n"))?;
     let page = folder.write_text("noisy-neighbour.html", &page::page(&neighbours))?;

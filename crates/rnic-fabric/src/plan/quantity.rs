@@ -56,7 +56,10 @@ impl<'de, T: Quantity> Deserialize<'de> for Unit<T> {
             }
 
             fn visit_f64<E: Error>(self, number: f64) -> Result<Unit<T>, E> {
-                self.visit_str(&number.to_string())
+                let text = number.to_string();
+                // `1.0` is written `1`, which a probability must not be.
+                let is_whole = text.bytes().all(|digit| digit.is_ascii_digit());
+                self.visit_str(&if is_whole { text + ".0" } else { text })
             }
         }
 

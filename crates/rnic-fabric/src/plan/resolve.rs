@@ -1,7 +1,7 @@
 //! Conversion from the parsed to the checked plan.
 
 use rnic_base::limits::{MTU_MAX, MTU_MIN, READS_IN_PROGRESS_MAX};
-use rnic_base::{Bytes, Duration, Time};
+use rnic_base::{Bytes, Duration, Time, similar};
 use rnic_policy::{AdaptivePlace, Profile, Signals};
 use serde::Deserialize;
 
@@ -28,7 +28,7 @@ pub(super) fn read(text: &str, overrides: &[(&str, &str)]) -> Result<Raw, PlanEr
         return serde_path_to_error::deserialize(deserializer).map_err(|error| {
             let inner = error.inner();
             let line = inner.span().map(|span| line_at(span.start));
-            PlanError::Key { key: path_of(&error), line, what: one_line(inner.message()) }
+            PlanError::Key { key: path_of(&error), line, what: with_hint(one_line(inner.message())) }
         });
     }
     let mut table: toml::Table = text.parse().map_err(|error| syntax(&error))?;
@@ -39,8 +39,18 @@ pub(super) fn read(text: &str, overrides: &[(&str, &str)]) -> Result<Raw, PlanEr
     serde_path_to_error::deserialize(value).map_err(|error| PlanError::Key {
         key: path_of(&error),
         line: None,
-        what: one_line(error.inner().message()),
+        what: with_hint(one_line(error.inner().message())),
     })
+}
+
+/// Appends the most similar of the names that a message of serde lists between backticks, after the unknown one.
+fn with_hint(message: String) -> String {
+    if !message.starts_with("unknown ") {
+        return message;
+    }
+    let mut names = message.split('`').skip(1).step_by(2);
+    let hint = names.next().map_or_else(String::new, |unknown| similar::hint(unknown, names));
+    message + &hint
 }
 
 fn path_of(error: &serde_path_to_error::Error<toml::de::Error>) -> String {

@@ -413,7 +413,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("workload", r#"{ kind = "poisson", size = 4, duration = "1ms" }"#, "workload.load: is missing"),
     (
         "workload",
-        r#"{ kind = "poisson", size = 4, load = 1, duration = "0us" }"#,
+        r#"{ kind = "poisson", size = 4, load = 1.0, duration = "0us" }"#,
         "workload.duration: must be above zero",
     ),
     ("workload", r#"{ kind = "incast", senders = 54, bytes = 1 }"#, "workload.senders: must be 1 to 53"),
@@ -445,7 +445,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     (
         "workload",
-        r#"{ kind = "incast", senders = 4, bytes = 1, interval = "1s", background = { load = 1, sizes = "cats" } }"#,
+        r#"{ kind = "incast", senders = 4, bytes = 1, interval = "1s", background = { load = 1.0, sizes = "cats" } }"#,
         "workload.background.sizes: unknown distribution `cats`",
     ),
     (
@@ -481,12 +481,12 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     (
         "workload",
-        r#"{ kind = "open-loop", op = "write", message = 0, load = 1, duration = "1us" }"#,
+        r#"{ kind = "open-loop", op = "write", message = 0, load = 1.0, duration = "1us" }"#,
         "workload.message",
     ),
     (
         "workload",
-        r#"{ kind = "open-loop", op = "write", message = 1, load = 1, count = 1 }"#,
+        r#"{ kind = "open-loop", op = "write", message = 1, load = 1.0, count = 1 }"#,
         "workload.count: does not apply",
     ),
     ("transport", r#"{ name = "falcon", ordering = "unordered" }"#, "transport.ordering: must be `ordered` or `weak`"),
@@ -502,7 +502,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     (
         "workload",
-        r#"{ kind = "open-loop", op = "write", message = 1, load = 1, duration = "1us", queue_pairs = 0 }"#,
+        r#"{ kind = "open-loop", op = "write", message = 1, load = 1.0, duration = "1us", queue_pairs = 0 }"#,
         "workload.queue_pairs: must be above zero",
     ),
     ("workload.count", "99999999999999999999", "workload.count: 99999999999999999999 is too large for any numeric key"),

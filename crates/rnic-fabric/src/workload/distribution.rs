@@ -235,7 +235,8 @@ impl Distribution {
 fn read_point(line: usize, bytes: &str, share: &str) -> Result<Point, DistributionError> {
     let unit = |source| DistributionError::Unit { line, source };
     let bytes = bytes.parse::<Bytes>().map_err(unit)?.get();
-    let share = share.parse::<Probability>().map_err(unit)?;
+    // In a list of shares that grow to 1, the last has one reading.
+    let share = if share.trim() == "1" { Probability::ALWAYS } else { share.parse().map_err(unit)? };
     if bytes == 0 || bytes > rnic_base::limits::MESSAGE_BYTES_MAX {
         return Err(DistributionError::Size { line });
     }
