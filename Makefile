@@ -21,7 +21,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build install uninstall dist run test test-pyverbs test-pyverbs-newest lint check generate book bench bench-timeouts fuzz fuzz-falcon sanitize soak test-apps test-interop test-jit test-wasm wheel rtl rtl-test rtl-report rtl-full rtl-emit long-test fresh fmt clean
+.PHONY: help build install uninstall dist run test test-pyverbs test-pyverbs-newest lint check generate book bench bench-timeouts fuzz fuzz-falcon sanitize soak test-apps test-packages test-interop test-jit test-wasm wheel rtl rtl-test rtl-report rtl-full rtl-emit long-test fresh fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -157,6 +157,9 @@ long-test: ## every test in release, the long ones too
 
 fresh: ## both commands of README on a bare Debian, in a root made for it (root, debootstrap)
 	scripts/fresh
+
+test-packages: ## what `make dist` has made, on a bare Debian, in a root made for it (root, debootstrap)
+	scripts/try-packages
 
 fmt: ## format the Rust sources
 	cargo fmt --all

@@ -126,3 +126,31 @@ fn every_command_has_a_manual_page_and_completions_name_it() {
     let page = fs::read_to_string(folder.path().join("rnic-sim.1")).expect("a page");
     assert!(page.contains("rnic sim irn\\-default") && page.contains("\\-\\-threads"), "{page}");
 }
+
+/// Runs the steps of action.yml as `scripts/try-action` does, with a tarball of the installed files.
+#[test]
+fn the_action_installs_a_tarball_and_puts_the_command_on_the_path() {
+    if !Command::new("python3").args(["-c", "import yaml"]).output().is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: no python3 with PyYAML (python3-yaml)");
+        return;
+    }
+    let (built, folder) = (built(), tempfile::tempdir().expect("a folder for the test"));
+    let mut install = Command::new(root().join("scripts/install"));
+    install.arg("install").arg(built.path()).env("PREFIX", "").env("DESTDIR", folder.path().join("openrnic-1"));
+    run(&mut install).ok();
+    let tarball = folder.path().join("openrnic-1.tar.gz");
+    let mut pack = Command::new("python3");
+    pack.args(["-m", "tarfile", "-c"]).arg(&tarball).arg("openrnic-1").current_dir(folder.path());
+    run(&mut pack).ok();
+    let action = |inputs: &[String], command: &[&str]| {
+        let mut script = Command::new(root().join("scripts/try-action"));
+        run(script.args(inputs).arg("--").args(command).current_dir(folder.path()))
+    };
+    // `rnic doctor`, the last step, refuses libraries that do nothing: the step that installs has passed.
+    let output = action(&[format!("tarball={}", tarball.display())], &["rnic", "list"]);
+    assert!(output.out.contains("rnic 0.") && output.out.contains("/openrnic/lib/openrnic/"), "{output:#?}");
+    assert!(output.err.contains("try-action: a step failed with code 1"), "{output:#?}");
+    let output = action(&["tarball=/nowhere.tar.gz".to_owned()], &["rnic", "list"]);
+    assert!(!output.status.success() && output.err.contains("/nowhere.tar.gz"), "{output:#?}");
+    assert_eq!(action(&["tarbal=x".to_owned()], &["true"]).status.code(), Some(2));
+}

@@ -1,5 +1,5 @@
-//! Checks that the commands in docs/unmodified-programs.md and the README work when typed, with the real libraries
-//! and Debian's programs.
+//! Checks that the commands in docs/unmodified-programs.md, docs/ci.md and the README work when typed, with the real
+//! libraries and Debian's programs.
 
 mod common;
 
@@ -28,10 +28,11 @@ fn blocks_of(page: &str) -> Vec<String> {
     blocks
 }
 
-/// Returns the console blocks of docs/unmodified-programs.md and those of the README that concern unmodified
-/// programs.
+/// Returns the console blocks of docs/unmodified-programs.md and docs/ci.md, and those of the README that concern
+/// unmodified programs.
 fn blocks() -> Vec<String> {
     let mut blocks = blocks_of("docs/unmodified-programs.md");
+    blocks.extend(blocks_of("docs/ci.md"));
     blocks.extend(blocks_of("README.md").into_iter().filter(|block| block.contains("rnic run")));
     blocks
 }
