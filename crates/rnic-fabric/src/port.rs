@@ -43,8 +43,10 @@ pub(crate) struct Port {
     packets: u64,
     end: LinkEnd,
     paused: bool,
-    /// True when the byte time is a whole number of picoseconds, there are no faults, and busy time is not measured.
+    /// True when the byte time is a whole number of picoseconds and there are no faults.
     is_plain: bool,
+    /// True when busy time is measured.
+    is_measured: bool,
     rare: Box<RareState>,
 }
 
@@ -58,7 +60,7 @@ struct RareState {
     paused_since: Time,
     stats: PortStats,
     /// Time that frames take, until the end of the present transmission; measured on request.
-    busy: Option<Duration>,
+    busy: Duration,
 }
 
 impl Port {
@@ -74,12 +76,13 @@ impl Port {
             end,
             paused: false,
             is_plain,
+            is_measured: false,
             rare: Box::new(RareState {
                 rate,
                 faults: None,
                 paused_since: Time::ZERO,
                 stats: PortStats::default(),
-                busy: None,
+                busy: Duration::ZERO,
             }),
         }
     }
@@ -92,14 +95,13 @@ impl Port {
 
     /// Starts to measure the time in which the link carries frames.
     pub(crate) fn measure_busy_time(&mut self) {
-        self.rare.busy = Some(Duration::ZERO);
-        self.is_plain = false;
+        self.is_measured = true;
     }
 
     /// Returns the time until `now` in which the link has carried frames, since [`Self::measure_busy_time`].
     pub(crate) fn busy_until(&self, now: Time) -> Duration {
         let ahead = self.free_at.as_ps().saturating_sub(now.as_ps());
-        Duration::from_ps(self.rare.busy.unwrap_or_default().as_ps().saturating_sub(ahead))
+        Duration::from_ps(self.rare.busy.as_ps().saturating_sub(ahead))
     }
 
     /// Disables all faults from now on; packets delayed earlier may still be overtaken, so that order cannot be
@@ -148,17 +150,21 @@ impl Port {
         if !self.is_plain {
             return self.send_carefully(now, entry, network);
         }
-        self.free_at = now + Duration::from_ps(self.byte_time.as_ps() * entry.link_len());
+        let frame_time = Duration::from_ps(self.byte_time.as_ps() * entry.link_len());
+        self.free_at = now + frame_time;
+        if self.is_measured {
+            self.rare.busy += frame_time;
+        }
         network.send_on_link(self.end, self.free_at + self.delay, entry);
     }
 
-    /// Sends a packet on a link that is not plain.
+    /// Sends a packet on a link with faults or with a rate whose byte time is not a whole number of picoseconds.
     #[cold]
     fn send_carefully(&mut self, now: Time, entry: Entry, network: &mut Network) {
         let frame_time = self.rate(now).serialize(entry.link_len());
         self.free_at = now + frame_time;
-        if let Some(busy) = &mut self.rare.busy {
-            *busy += frame_time;
+        if self.is_measured {
+            self.rare.busy += frame_time;
         }
         let arrival = self.free_at + self.delay;
         let Some(faults) = &mut self.rare.faults else {
@@ -192,8 +198,8 @@ impl Port {
         self.rare.stats.pauses_sent += u64::from(flags == Flags::PAUSE);
         let frame_time = self.rare.rate.serialize(frame.link_len());
         self.free_at = self.free_at.max(now) + frame_time;
-        if let Some(busy) = &mut self.rare.busy {
-            *busy += frame_time;
+        if self.is_measured {
+            self.rare.busy += frame_time;
         }
         if self.open_at != NEVER {
             self.open_at = self.free_at;

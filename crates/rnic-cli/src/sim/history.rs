@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::BufWriter;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
 
 use rnic_fabric::record::{Metric, Object, ObjectKind, ParquetRecording, RecordError, Recording, Sample};
 use rnic_page::{Plot, Plots, Quantity, TimeSeries};
@@ -16,34 +18,80 @@ const POINTS_MAX: usize = 1 << 20;
 /// Maximum number of flows of a page.
 const FLOWS_MAX: u32 = 200;
 
-/// Writes a recording to its file, and keeps what the page shows.
+/// Writes a recording to its file, and keeps what the page shows: in a thread, so that the simulation does not wait.
 pub struct Recorder {
-    file: ParquetRecording<BufWriter<File>>,
-    series: History,
+    /// Samples on their way to the thread; `None` after the end.
+    batches: Option<SyncSender<Batch>>,
+    writer: Option<JoinHandle<Written>>,
+    /// Number of objects that the thread has.
+    objects: usize,
+    history: History,
 }
+
+/// Samples of one time, and the objects that are new with them.
+struct Batch {
+    objects: Vec<Object>,
+    samples: Vec<Sample>,
+}
+
+/// What the thread returns.
+type Written = (History, Result<(), RecordError>);
 
 impl Recorder {
     /// Creates a recorder that writes `file`.
     pub fn new(file: ParquetRecording<BufWriter<File>>) -> Self {
-        Self { file, series: History::default() }
+        let (batches, waiting) = sync_channel(BATCHES_WAITING);
+        let writer = thread::spawn(move || write(file, &waiting));
+        Self { batches: Some(batches), writer: Some(writer), objects: 0, history: History::default() }
     }
 
     /// Returns the time series for the page.
     pub fn into_history(self) -> History {
-        self.series
+        self.history
+    }
+
+    /// Waits for the thread, which ends when it has written everything, or when it cannot write.
+    fn join(&mut self) -> Result<(), RecordError> {
+        self.batches = None;
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let (history, written) = writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        self.history = history;
+        written
     }
 }
 
 impl Recording for Recorder {
     fn write(&mut self, objects: &[Object], samples: &[Sample]) -> Result<(), RecordError> {
-        self.series.add(objects, samples);
-        self.file.write(objects, samples)
+        let new = objects[self.objects..].to_vec();
+        self.objects = objects.len();
+        let batch = Batch { objects: new, samples: samples.to_vec() };
+        match self.batches.as_ref().map(|batches| batches.send(batch)) {
+            Some(Ok(())) => Ok(()),
+            // The thread has ended, and says why.
+            _ => self.join(),
+        }
     }
 
-    fn finish(&mut self, objects: &[Object]) -> Result<(), RecordError> {
-        self.file.finish(objects)
+    fn finish(&mut self, _: &[Object]) -> Result<(), RecordError> {
+        self.join()
     }
 }
+
+fn write(mut file: ParquetRecording<BufWriter<File>>, batches: &Receiver<Batch>) -> Written {
+    let (mut history, mut objects) = (History::default(), Vec::new());
+    for batch in batches {
+        objects.extend(batch.objects);
+        history.add(&objects, &batch.samples);
+        if let Err(error) = file.write(&objects, &batch.samples) {
+            return (history, Err(error));
+        }
+    }
+    let finished = file.finish(&objects);
+    (history, finished)
+}
+
+/// Number of samples that may wait for the thread.
+const BATCHES_WAITING: usize = 16;
 
 /// Time series of a run.
 #[derive(Debug)]

@@ -25,7 +25,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group};
 use mimalloc::MiMalloc;
 use rayon::ThreadPool;
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
-use rnic_fabric::record::ParquetRecording;
+use rnic_fabric::record::{Object, ParquetRecording, RecordError, Recording, Sample};
 use rnic_fabric::simulation::{Part, PartRunner};
 use rnic_fabric::{Plan, Simulation};
 
@@ -78,11 +78,34 @@ impl PartRunner for Pool {
     }
 }
 
-/// Runs the simulation with a recording of all links and hosts; returns the number of packet-hops.
+/// A recording that another thread writes, as in the `rnic` command.
+struct InThread(std::sync::mpsc::SyncSender<(Vec<Object>, Vec<Sample>)>);
+
+impl Recording for InThread {
+    fn write(&mut self, objects: &[Object], samples: &[Sample]) -> Result<(), RecordError> {
+        self.0.send((objects.to_vec(), samples.to_vec())).expect("the thread receives");
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &[Object]) -> Result<(), RecordError> {
+        Ok(())
+    }
+}
+
+/// Runs the simulation with a recording of all links and hosts, which a second thread writes; returns the number of
+/// packet-hops.
 fn run_recorded(mut simulation: Simulation) -> u64 {
-    let recording = ParquetRecording::new(std::io::sink()).expect("nothing is written");
-    simulation.time_series().record_to(recording);
-    run(simulation)
+    let (samples, waiting) = std::sync::mpsc::sync_channel(16);
+    simulation.time_series().record_to(InThread(samples));
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut recording = ParquetRecording::new(std::io::sink()).expect("nothing is written");
+            for (objects, samples) in waiting {
+                recording.write(&objects, &samples).expect("nothing is written");
+            }
+        });
+        run(simulation)
+    })
 }
 
 /// The cases of a recording: like the first two of [`CASES`].

@@ -67,11 +67,10 @@ impl<W: Write + Send> ParquetRecording<W> {
     /// take hardly any space.
     fn write_group(&mut self, objects: &[Object]) -> Result<(), ParquetError> {
         let Some(file) = &mut self.file else { return Ok(()) };
-        // The sort is stable: within a series, rows remain in order of time.
-        self.waiting.sort_by_key(|sample| (sample.object, sample.metric));
         let known = self.names.len();
         self.names.extend(objects[known..].iter().map(|object| ByteArray::from(object.name.as_bytes().to_vec())));
-        let (samples, names) = (&self.waiting, &self.names);
+        let (order, names) = (order(&self.waiting, objects.len()), &self.names);
+        let samples = order.iter().map(|index| &self.waiting[*index as usize]);
         let object = |sample: &Sample| &objects[sample.object as usize];
         let mut group = file.next_row_group()?;
         macro_rules! column {
@@ -82,14 +81,14 @@ impl<W: Write + Send> ParquetRecording<W> {
                 column.close()?;
             }};
         }
-        column!(Int64Type, samples.iter().map(|sample| sample.at.as_ps().cast_signed()), None);
-        column!(ByteArrayType, samples.iter().map(|sample| self.kinds[object(sample).kind as usize].clone()), None);
-        column!(ByteArrayType, samples.iter().map(|sample| names[sample.object as usize].clone()), None);
-        let is_flow: Vec<i16> = samples.iter().map(|sample| i16::from(object(sample).flow.is_some())).collect();
-        let flows = samples.iter().filter_map(|sample| object(sample).flow).map(u32::cast_signed);
+        column!(Int64Type, samples.clone().map(|sample| sample.at.as_ps().cast_signed()), None);
+        column!(ByteArrayType, samples.clone().map(|sample| self.kinds[object(sample).kind as usize].clone()), None);
+        column!(ByteArrayType, samples.clone().map(|sample| names[sample.object as usize].clone()), None);
+        let is_flow: Vec<i16> = samples.clone().map(|sample| i16::from(object(sample).flow.is_some())).collect();
+        let flows = samples.clone().filter_map(|sample| object(sample).flow).map(u32::cast_signed);
         column!(Int32Type, flows, Some(&is_flow));
-        column!(ByteArrayType, samples.iter().map(|sample| self.metrics[sample.metric as usize].clone()), None);
-        column!(DoubleType, samples.iter().map(|sample| sample.value), None);
+        column!(ByteArrayType, samples.clone().map(|sample| self.metrics[sample.metric as usize].clone()), None);
+        column!(DoubleType, samples.clone().map(|sample| sample.value), None);
         group.close()?;
         self.waiting.clear();
         Ok(())
@@ -114,6 +113,25 @@ impl<W: Write + Send + 'static> Recording for ParquetRecording<W> {
         }
         Ok(())
     }
+}
+
+/// Returns the indices of `samples` in the order of objects and metrics, those of a series in order of time: counts how
+/// many samples each series has, which is quicker than a sort.
+fn order(samples: &[Sample], objects: usize) -> Vec<u32> {
+    let series = |sample: &Sample| sample.object as usize * Metric::ALL.len() + sample.metric as usize;
+    let mut places = vec![0u32; objects * Metric::ALL.len()];
+    samples.iter().for_each(|sample| places[series(sample)] += 1);
+    let mut next = 0;
+    for place in &mut places {
+        next += core::mem::replace(place, next);
+    }
+    let mut order = vec![0; samples.len()];
+    for (sample, index) in samples.iter().zip(0..) {
+        let place = &mut places[series(sample)];
+        order[*place as usize] = index;
+        *place += 1;
+    }
+    order
 }
 
 /// Number of rows that are written together: they take 12 MB until then.

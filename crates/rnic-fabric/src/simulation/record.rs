@@ -212,9 +212,13 @@ impl Recorder {
                 Some(switch) => &parts.switch(switch).ports()[link.from.port as usize],
                 None => &parts.host(link.from.node).port,
             };
-            let stats = port.stats_at(at);
-            let [busy, paused, lost] =
-                link.counters.advance([port.busy_until(at).as_ps(), stats.paused.as_ps(), stats.faulted]);
+            let (paused, lost) = if self.signals.pauses || self.signals.faults {
+                let stats = port.stats_at(at);
+                (stats.paused.as_ps(), stats.faulted)
+            } else {
+                (0, 0)
+            };
+            let [busy, paused, lost] = link.counters.advance([port.busy_until(at).as_ps(), paused, lost]);
             let mut push = |metric, value| self.rows.push(Sample { at, object: link.object, metric, value });
             push(Metric::Utilisation, share(busy));
             if self.signals.pauses {
