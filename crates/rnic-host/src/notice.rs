@@ -36,6 +36,8 @@ pub enum Notice {
     PeerWithoutMessages(IpAddr),
     /// This NIC could not share a link with the other NICs of the user as configured, for the given reason.
     NotShared(String),
+    /// The program names its peer without a GID, as only InfiniBand allows.
+    NoGid,
     /// The capture could not be written and has stopped, for this reason.
     CaptureEnded(String),
 }
@@ -52,6 +54,11 @@ impl std::fmt::Display for Notice {
                 f,
                 "packets to {peer} exceed the MTU of the path and are lost, because RoCEv2 over IPv4 is not \
                  fragmented; set a smaller MTU at both ends"
+            ),
+            Self::NoGid => f.write_str(
+                "the program names its peer without a GID, which only InfiniBand allows; give both ends the option \
+                 that selects one (ibv_rc_pingpong and the like: -g 0; perftest: -x 0), or, if the peer is on this \
+                 host, use `rnic run --lids loopback`",
             ),
             Self::PathMtuRestored(peer) => write!(f, "packets to {peer} fit the MTU of the path again"),
             Self::SegmentationRefused => write!(

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr};
 
-use rnic_host::PackedIpFields;
+use rnic_host::{Notice, PackedIpFields};
 
 use crate::abi::*;
 use crate::context::Context;
@@ -31,8 +31,18 @@ pub(crate) fn ip_addresses(core: &Core, attr: &ibv_ah_attr) -> Result<(IpAddr, I
     Ok((remote, local))
 }
 
+/// Does the same as [`ip_addresses`], for an address that the program is about to use: one without a GID is reported to
+/// the user, because the program's own message seldom names the cause.
+pub(crate) fn used_ip_addresses(core: &Core, attr: &ibv_ah_attr) -> Result<(IpAddr, IpAddr)> {
+    let addresses = ip_addresses(core, attr);
+    if addresses.is_err() && attr.port_num == PORT && attr.is_global == 0 {
+        core.notify_user(&Notice::NoGid);
+    }
+    addresses
+}
+
 fn create(core: &mut Core, pd: u32, attr: &ibv_ah_attr) -> Result<u32> {
-    let (remote, local) = ip_addresses(core, attr)?;
+    let (remote, local) = used_ip_addresses(core, attr)?;
     if core.ahs.len() >= ADDRESS_HANDLES_MAX as usize {
         return Err(Errno::NO_MEMORY);
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rnic_base::Duration;
 use rnic_engine::{AsyncEvent, CqId, PdId, PeerId, SendRequest, SrqId};
-use rnic_host::{Nic, Offers, PackedIpFields, Region, Settings};
+use rnic_host::{Nic, Notice, Offers, PackedIpFields, Region, Settings};
 use rnic_wire::Qpn;
 use slab::Slab;
 
@@ -248,13 +248,19 @@ impl Core {
         }
     }
 
+    /// Prints a notice to standard error, unless the user wants none.
+    #[cold]
+    pub(crate) fn notify_user(&self, notice: &Notice) {
+        if !self.is_quiet {
+            notice::print(notice);
+        }
+    }
+
     /// Moves the NIC's events to their event queues and channels, and prints its notices to standard error.
     #[inline]
     pub(crate) fn deliver(&mut self, events: &EventQueue<PendingEvent>) {
         while let Some(notice) = self.nic.poll_notice() {
-            if !self.is_quiet {
-                notice::print(&notice);
-            }
+            self.notify_user(&notice);
         }
         while let Some(event) = self.nic.verbs().poll_event() {
             self.deliver_one(event, events);

@@ -121,6 +121,38 @@ fn the_device_description_is_printed_once() {
     }
 }
 
+/// The program itself says only that it cannot modify its queue pair.
+#[test]
+fn a_peer_without_a_gid_is_explained_once_unless_quiet() {
+    if !common::is_installed("ibv_rc_pingpong") {
+        return;
+    }
+    for quiet in ["off", "on"] {
+        let port = free_port();
+        let line = ["ibv_rc_pingpong", "-d", "rnic0", "-n", "10", "-p", &port];
+        let end = |more: &[&str]| {
+            let mut end = common::command(&[&line[..], more].concat(), SECONDS);
+            end.env("RNIC_QUIET", quiet).stdout(Stdio::piped()).stderr(Stdio::piped());
+            end
+        };
+        let server = end(&[]).spawn().expect("timeout(1) starts");
+        let client = loop {
+            let client = end(&["127.0.0.1"]).output().expect("timeout(1) starts");
+            if !String::from_utf8_lossy(&client.stderr).contains("Couldn't connect") {
+                break client;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        };
+        let server = server.wait_with_output().expect("a child");
+        assert!(!client.status.success(), "{}", common::output_text(&client));
+        // The server has the client's address first, and closes the connection when it cannot use it.
+        let said = common::output_text(&server);
+        let lines = said.matches("rnic: the program names its peer without a GID").count();
+        assert_eq!(lines, usize::from(quiet == "off"), "{said}");
+        assert_eq!(said.contains("ibv_rc_pingpong and the like: -g 0"), lines == 1, "{said}");
+    }
+}
+
 /// A capture file limited to 64 units of 512 bytes, as if the disk were full.
 #[test]
 fn an_early_end_of_a_capture_is_reported_once_unless_quiet() {

@@ -159,7 +159,7 @@ fn release_connection_peer(core: &mut Core, handle: u32) {
 
 fn move_to_rtr(core: &mut Core, handle: u32, attr: &ibv_qp_attr) -> Result<()> {
     let Some(&Qp { qpn, .. }) = core.qps.get(handle as usize) else { return Err(Errno::INVALID) };
-    let (remote, local) = ah::ip_addresses(core, &attr.ah_attr)?;
+    let (remote, local) = ah::used_ip_addresses(core, &attr.ah_attr)?;
     let peer = wire::acquire(&mut core.nic, remote, local)?;
     let connection = QpConnection {
         peer,
