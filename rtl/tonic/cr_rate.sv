@@ -134,7 +134,7 @@ module cr_rate #(
   );
 
   // Who waits. A flow in the ready set, or one that waits already, is left alone.
-  logic [FLOWS-1:0] is_waiting_q, is_waiting_d;
+  logic [FLOWS-1:0] is_waiting_q;
   logic             is_free_xmit, is_free_enq, may_send_xmit, may_send_enq, wait_main, wait_xmit, wait_enq;
   assign is_free_xmit = !has_turn_i[0] && (!is_waiting_q[flow_xmit_i] || due_xmit);
   assign is_free_enq = !has_turn_i[1] && (!is_waiting_q[flow_enq_i] || due_enq);
@@ -147,13 +147,15 @@ module cr_rate #(
   assign wait_enq = own_enq_i && is_free_enq && (count_enq_i != '0) && !may_send_enq && !due_enq;
   assign waits_o = {wait_xmit || wait_enq, wait_main};
 
-  always_comb begin
-    is_waiting_d = is_waiting_q;
-    if (is_due) is_waiting_d[flow_due] = 1'b0;
-    if (wait_main || wait_xmit) is_waiting_d[flow_xmit_i] = 1'b1;
-    if (wait_enq) is_waiting_d[flow_enq_i] = 1'b1;
-  end
-  always_ff @(posedge clk) is_waiting_q <= rst_n ? is_waiting_d : '0;
+  bit_array #(.W(FLOWS), .SETS(2), .CLEARS(1)) i_is_waiting (
+      .clk(clk),
+      .rst_n(rst_n),
+      .set_i({wait_enq, wait_main || wait_xmit}),
+      .set_at_i({flow_enq_i, flow_xmit_i}),
+      .clear_i(is_due),
+      .clear_at_i(flow_due),
+      .bits_o(is_waiting_q)
+  );
 
   // For how long.
   logic [1:0]      arm;

@@ -88,10 +88,15 @@ module dd_context #(
 
   // Whether a flow exists: the only state that is reset.
   logic [FLOWS-1:0] in_use_q;
-  always_ff @(posedge clk) begin
-    if (!rst_n) in_use_q <= '0;
-    else if (add_i || remove_i) in_use_q[flow_i[0+:F]] <= add_i;
-  end
+  bit_array #(.W(FLOWS), .SETS(1), .CLEARS(1)) i_in_use (
+      .clk(clk),
+      .rst_n(rst_n),
+      .set_i(add_i),
+      .set_at_i(flow_i[0+:F]),
+      .clear_i(remove_i),
+      .clear_at_i(flow_i[0+:F]),
+      .bits_o(in_use_q)
+  );
   always_ff @(posedge clk) begin
     for (int unsigned r = 0; r < 6; r++) begin
       if ((add_i || remove_i) && flow_i[0+:F] == next_flow_i[r*F+:F]) in_use[r] <= add_i;

@@ -29,7 +29,7 @@ module flow_turns #(
 );
   localparam int unsigned F = $clog2(FLOWS);
 
-  logic [FLOWS-1:0] has_turn_q, has_turn_d;
+  logic [FLOWS-1:0] has_turn_q;
   logic [3:0]       push;
   logic             fetch_valid_q, fetch_extra_q, valid_q, extra_q;
   logic [F-1:0]     fetch_flow_q, flow_q, next_flow;
@@ -42,11 +42,16 @@ module flow_turns #(
     if (settle_i) push[0] = wanted_i;
   end
 
-  always_comb begin
-    has_turn_d = has_turn_q;
-    for (int unsigned p = 0; p < 4; p++) if (push[p]) has_turn_d[flow_i[p*F+:F]] = 1'b1;
-    if (settle_i && !wanted_i) has_turn_d[flow_i[0+:F]] = 1'b0;
-  end
+  // A flow whose turn ends has its bit, so that no other request for it is an insertion.
+  bit_array #(.W(FLOWS), .SETS(4), .CLEARS(1)) i_has_turn (
+      .clk(clk),
+      .rst_n(rst_n),
+      .set_i(push),
+      .set_at_i(flow_i),
+      .clear_i(settle_i && !wanted_i),
+      .clear_at_i(flow_i[0+:F]),
+      .bits_o(has_turn_q)
+  );
 
   flow_set #(.FLOWS(FLOWS)) i_set (
       .clk(clk),
@@ -60,11 +65,9 @@ module flow_turns #(
 
   always_ff @(posedge clk) begin
     if (!rst_n) begin
-      has_turn_q <= '0;
       fetch_valid_q <= 1'b0;
       valid_q <= 1'b0;
     end else begin
-      has_turn_q <= has_turn_d;
       if (advance_i) begin
         valid_q <= fetch_valid_q;
         fetch_valid_q <= free_i && (found || (fetch_valid_q && !fetch_extra_q));

@@ -24,7 +24,7 @@ module wheel #(
   localparam int unsigned DUE_W = 13;
 
   // Lists: a flow's successor, and first and last flow of each slot. The bits of slots that are not empty are reset.
-  logic [SLOTS-1:0] cycle_used_q, cycle_used_d, period_used_q, period_used_d;
+  logic [SLOTS-1:0] cycle_used_q, period_used_q;
   logic             due_q, due_d, fall_q, fall_d;
   logic [F-1:0]     due_first_q, due_last_q, due_first_d, due_last_d;
   logic [F-1:0]     fall_first_q, fall_last_q, fall_first_d, fall_last_d;
@@ -128,16 +128,24 @@ module wheel #(
     end
   end
 
-  always_comb begin
-    cycle_used_d = cycle_used_q;
-    period_used_d = period_used_q;
-    cycle_used_d[now_slot] = 1'b0;
-    if (is_period) period_used_d[period_slot] = 1'b0;
-    for (int unsigned p = 0; p < 3; p++) begin
-      if (in_cycle[p]) cycle_used_d[slot[p*S+:S]] = 1'b1;
-      if (in_period[p]) period_used_d[slot[p*S+:S]] = 1'b1;
-    end
-  end
+  bit_array #(.W(SLOTS), .SETS(3), .CLEARS(1)) i_cycle_used (
+      .clk(clk),
+      .rst_n(rst_n),
+      .set_i(in_cycle),
+      .set_at_i(slot),
+      .clear_i(1'b1),
+      .clear_at_i(now_slot),
+      .bits_o(cycle_used_q)
+  );
+  bit_array #(.W(SLOTS), .SETS(2), .CLEARS(1)) i_period_used (
+      .clk(clk),
+      .rst_n(rst_n),
+      .set_i(in_period[2:1]),
+      .set_at_i(slot[3*S-1:S]),
+      .clear_i(is_period),
+      .clear_at_i(period_slot),
+      .bits_o(period_used_q)
+  );
 
   // Memories. Of several writes of a slot's last flow, the last one counts.
   logic [2:0] last_writes;
@@ -217,13 +225,9 @@ module wheel #(
 
   always_ff @(posedge clk) begin
     if (!rst_n) begin
-      cycle_used_q <= '0;
-      period_used_q <= '0;
       due_q <= 1'b0;
       fall_q <= 1'b0;
     end else begin
-      cycle_used_q <= cycle_used_d;
-      period_used_q <= period_used_d;
       due_q <= due_d;
       fall_q <= fall_d;
     end
