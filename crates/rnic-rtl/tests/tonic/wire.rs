@@ -374,12 +374,11 @@ fn run_to_end(link: &Link, verilated: &Verilated, seed: u32) {
             }
         }
         let arrival = arrivals.remove(&wire.cycle);
-        if let Some((flow, packet)) = receiver.step(arrival.as_ref()) {
-            if wire.random.below(24) > 0 {
-                for part in parts(&packet) {
-                    cnps += u64::from(part.cnp);
-                    wire.send(flow, part);
-                }
+        let response = receiver.step(arrival.as_ref());
+        if let Some((flow, packet)) = response.filter(|_| wire.random.below(24) > 0) {
+            for part in parts(&packet) {
+                cnps += u64::from(part.cnp);
+                wire.send(flow, part);
             }
         }
     }
