@@ -8,6 +8,7 @@ mod list;
 mod new;
 mod packaging;
 mod perf;
+mod plan;
 mod pool;
 mod program;
 mod reproduce;
@@ -32,6 +33,7 @@ pub use list::ListArgs;
 pub use new::{NewArgs, NewKind};
 pub use packaging::{CompletionsArgs, ManualArgs, Shell};
 pub use perf::PerfArgs;
+pub use plan::{PlanAction, PlanArgs};
 pub use pool::PoolArgs;
 pub use program::{Form, ProgramAction, ProgramArgs};
 pub use reproduce::ReproduceArgs;
@@ -81,6 +83,9 @@ pub enum Command {
 
     /// Simulate a network from a plan
     Sim(SimArgs),
+
+    /// Show the built-in plans, start one of your own, print the schema for editors
+    Plan(PlanArgs),
 
     /// Simulate a plan with every combination of some values, over several seeds
     Sweep(SweepArgs),

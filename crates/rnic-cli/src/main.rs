@@ -33,6 +33,7 @@ mod new;
 mod output;
 mod packaging;
 mod perf;
+mod plan;
 mod program;
 mod reproduce;
 mod rtl;
@@ -93,6 +94,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Manual(args) => packaging::manual(args),
         Command::New(args) => new::run(args),
         Command::Perf(args) => perf::run(args),
+        Command::Plan(args) => plan::run(args),
         Command::Program(args) => program::run(args),
         Command::Reproduce(args) => reproduce::run(args),
         Command::Rtl(args) => rtl::run(args),

@@ -93,7 +93,7 @@ fn every_documented_command_runs() {
         let there = fs::canonicalize(root().join(name)).expect("the folder is in the source tree");
         std::os::unix::fs::symlink(there, folder.path().join(name)).expect("a link");
     }
-    let help_examples = ["perf", "sim", "sweep", "compare", "list", "demo", "reproduce", "program", "new"]
+    let help_examples = ["perf", "sim", "sweep", "compare", "plan", "list", "demo", "reproduce", "program", "new"]
         .into_iter()
         .flat_map(examples);
     // The file that Falcon's page creates with a shell command.

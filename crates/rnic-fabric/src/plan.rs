@@ -13,6 +13,7 @@ mod derived;
 mod error;
 mod faults;
 mod fitted;
+mod json_schema;
 mod nic;
 mod nvme;
 mod processors;
@@ -40,6 +41,7 @@ use crate::topology::{self, Topology};
 use crate::workload::WorkloadPlan;
 
 pub use error::PlanError;
+pub use json_schema::json_schema;
 pub use nic::{BusPlan, NicPlan, WorkFetch};
 pub use raw::SCHEMA;
 pub use schema::{Absent, Doc, Key, TABLES_BY_NAME, Table, Word};

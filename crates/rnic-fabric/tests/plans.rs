@@ -357,6 +357,80 @@ fn the_page_is_generated_from_the_declarations() {
     assert!(PAGE == page(), "docs/plans.md is stale: run `make generate`");
 }
 
+/// Returns the first mistake that a schema finds in a value; of JSON Schema, what the schema of plans uses.
+fn mistake(schema: &serde_json::Value, value: &serde_json::Value, path: &str) -> Option<String> {
+    if let Some(choices) = schema["anyOf"].as_array() {
+        let mistakes: Vec<_> = choices.iter().map(|choice| mistake(choice, value, path)).collect();
+        return if mistakes.iter().any(Option::is_none) { None } else { mistakes.into_iter().flatten().next() };
+    }
+    let names = match &schema["type"] {
+        serde_json::Value::Array(names) => names.clone(),
+        name => vec![name.clone()],
+    };
+    let is_a = |name: &serde_json::Value| match name.as_str() {
+        Some("object") => value.is_object(),
+        Some("array") => value.is_array(),
+        Some("string") => value.is_string(),
+        Some("integer") => value.is_i64() || value.is_u64(),
+        Some("number") => value.is_number(),
+        Some("boolean") => value.is_boolean(),
+        _ => panic!("{path}: {schema}"),
+    };
+    if !names.iter().any(is_a) {
+        return Some(format!("{path}: {value} is not {names:?}"));
+    }
+    if schema["enum"].as_array().is_some_and(|words| !words.contains(value)) {
+        return Some(format!("{path}: {value} is not a word"));
+    }
+    if let Some(items) = value.as_array() {
+        return items.iter().find_map(|item| mistake(&schema["items"], item, path));
+    }
+    let table = value.as_object()?;
+    let required = schema["required"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);
+    if let Some(missing) = required.into_iter().find(|key| !table.contains_key(*key)) {
+        return Some(format!("{path}: {missing} is missing"));
+    }
+    table.iter().find_map(|(key, value)| {
+        let path = format!("{path}.{key}");
+        match (schema["properties"].get(key), &schema["additionalProperties"]) {
+            (Some(schema), _) => mistake(schema, value, &path),
+            (None, serde_json::Value::Bool(true)) => None,
+            (None, serde_json::Value::Object(_)) => mistake(&schema["additionalProperties"], value, &path),
+            (None, _) => Some(format!("{path}: unknown key")),
+        }
+    })
+}
+
+/// The JSON Schema accepts every plan of ours and every documented example, and finds a wrong name, type or word.
+#[test]
+fn the_json_schema_accepts_what_plans_may_contain() {
+    let schema = rnic_fabric::plan::json_schema();
+    let json = |text: &str| {
+        let table: Table = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+        serde_json::to_value(table).expect("TOML has a JSON form")
+    };
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans");
+    let files = std::fs::read_dir(folder).expect("the plans").map(|file| file.expect("a file").path());
+    let ours: Vec<_> = files.map(|path| json(&std::fs::read_to_string(path).expect("a plan"))).collect();
+    assert!(ours.len() > 10);
+    let examples = examples().map(|(plan, _)| serde_json::to_value(plan).expect("TOML has a JSON form"));
+    for plan in ours.into_iter().chain(examples) {
+        assert_eq!(mistake(&schema, &plan, "plan"), None, "{plan}");
+    }
+    for (more, expected) in [
+        ("mtuu = 4096", "plan.mtuu: unknown key"),
+        ("mtu = true", "plan.mtu: true is not"),
+        ("payload = \"all\"", "plan.payload: \"all\" is not a word"),
+        ("record = {}", "plan.record: interval is missing"),
+        ("record = { interval = \"1us\", what = [\"link\"] }", "plan.record.what: \"link\" is not a word"),
+    ] {
+        let mut plan = json(BASE);
+        plan.as_object_mut().expect("a table").extend(json(more).as_object().expect("a table").clone());
+        let found = mistake(&schema, &plan, "plan").unwrap_or_default();
+        assert!(found.starts_with(expected), "{more}: {found}");
+    }
+}
+
 #[test]
 #[ignore = "writes docs/plans.md; run by `make generate`"]
 fn write_the_plans_page() {

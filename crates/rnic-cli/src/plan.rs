@@ -1,0 +1,49 @@
+//! `rnic plan`: the built-in plans, a start for one of your own, and the schema of all keys.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use rnic_fabric::plan::json_schema;
+use rnic_reproduce::input::PLAN_BYTES_MAX;
+
+use crate::args::{PlanAction, PlanArgs};
+use crate::failure::Failure;
+use crate::{built_in, console};
+
+/// Runs `rnic plan`.
+///
+/// # Errors
+/// A plan that does not exist; a file that exists or cannot be written.
+pub fn run(args: &PlanArgs) -> Result<(), Failure> {
+    match &args.action {
+        PlanAction::List => {
+            let width = built_in::plans().map(|(name, _)| name.len()).max().unwrap_or(0);
+            for (name, text) in built_in::plans() {
+                console::print(&format!("{name:width$}  {}\n", built_in::summary(text)));
+            }
+            Ok(())
+        }
+        PlanAction::Show { plan } => {
+            console::print(&text_of(plan)?);
+            Ok(())
+        }
+        PlanAction::New { file, from } => {
+            let text = text_of(from)?;
+            let mut output = File::create_new(file).map_err(|error| Failure::file(file, error))?;
+            output.write_all(text.as_bytes()).map_err(|error| Failure::file(file, error))?;
+            console::line(&format!("wrote {0}; run it: rnic sim {0}", file.display()));
+            Ok(())
+        }
+        PlanAction::Schema => {
+            let schema = serde_json::to_string_pretty(&json_schema()).map_err(Failure::input)?;
+            console::print(&format!("{schema}\n"));
+            Ok(())
+        }
+    }
+}
+
+fn text_of(plan: &Path) -> Result<String, Failure> {
+    let found = built_in::plan(plan)?;
+    found.files.read_text(&found.path, PLAN_BYTES_MAX).map_err(|error| Failure::file(&found.path, error))
+}
