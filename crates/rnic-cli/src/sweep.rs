@@ -11,11 +11,12 @@ use std::time::Instant;
 use rnic_base::similar;
 use rnic_fabric::Report;
 use rnic_page::number;
+use rnic_reproduce::axis::Axis;
 use rnic_reproduce::estimate::Estimate;
 use rnic_reproduce::input::{PLAN_BYTES_MAX, TRACE_BYTES_MAX};
 use rnic_reproduce::machine::Machine;
 use rnic_reproduce::run_set::{self, PointRuns, RunSet};
-use rnic_reproduce::sweep::{Axis, Sweep};
+use rnic_reproduce::sweep::Sweep;
 use serde::Serialize;
 
 use crate::args::values::{Setting, pairs};
@@ -28,7 +29,7 @@ use crate::samples::SampleSource;
 use crate::shell;
 use crate::table;
 
-/// What is shown of the results, and where they are written.
+/// Selection of the results that are shown, and the folder in which they are written.
 #[derive(Clone, Copy, Debug)]
 pub struct Output<'a> {
     /// Fields of the table and the charts; the usual ones when empty.

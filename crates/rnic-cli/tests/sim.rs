@@ -116,7 +116,7 @@ fn a_folder_gets_the_report_the_flows_and_a_page() {
     assert!(!page.contains("http:") && !page.contains("https:") && !page.contains("<script"), "external resources");
     let mut names: Vec<_> = fs::read_dir(&out).expect("the folder").flatten().map(|entry| entry.file_name()).collect();
     names.sort();
-    assert_eq!(names, ["flows.parquet", "report.html", "report.json"], "unexpected files in the folder");
+    assert_eq!(names, ["flows.parquet", "report.html", "report.json", "runs.json"], "unexpected files in the folder");
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn bad_sweeps_are_refused_in_one_line() {
         (&["--vary", "workload.dept=1"][..], "unknown field `dept`"),
         (&["--vary", "mtu=512,512"], "the value 512 is given twice"),
         (&["--vary", "mtu"], "expected KEY=VALUE"),
-        (&["--field", "goodput"], "did you mean `goodput_gbps`?"),
+        (&["--field", "goodput_gbp"], "did you mean `goodput_gbps`?"),
         (&["--jobs", "0"], "number would be zero for non-zero type"),
     ] {
         sweep(folder.path(), more).assert_refused(2, &[reason]);

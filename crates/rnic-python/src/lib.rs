@@ -28,11 +28,12 @@ use pyo3::prelude::*;
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
 use rnic_fabric::simulation::{Part, PartRunner};
 use rnic_fabric::{Plan as FabricPlan, Simulation};
+use rnic_reproduce::axis::Axis;
 use rnic_reproduce::compare::Comparison;
 use rnic_reproduce::input::{PLAN_BYTES_MAX, TRACE_BYTES_MAX, read_text};
 use rnic_reproduce::pool::{self, Limits};
 use rnic_reproduce::run_set::RunSet;
-use rnic_reproduce::sweep::{Axis, Sweep, with_settings};
+use rnic_reproduce::sweep::{Sweep, with_settings};
 
 use recording::InMemory;
 use result::Result as RunResult;
@@ -89,8 +90,8 @@ impl Plan {
         py.detach(|| simulate(&plan, seed, threads)).map_err(PyValueError::new_err)
     }
 
-    /// Simulates every combination of values of `axes` with each of `seeds`, on `jobs` processors; returns a set of runs
-    /// as JSON.
+    /// Simulates every combination of values of `axes` with each of `seeds`, on `jobs` processors; returns a set of
+    /// runs as JSON.
     #[pyo3(signature = (axes, seeds, jobs = None))]
     fn sweep(
         &self,
@@ -160,7 +161,8 @@ fn execute(sweep: &Sweep, jobs: Option<usize>) -> RunSet {
     }
 }
 
-/// Compares two sets of runs, given as JSON; returns the comparison as JSON. `fields` are those to compare; all if empty.
+/// Compares two sets of runs, given as JSON; returns the comparison as JSON. `fields` are those to compare; all if
+/// empty.
 #[pyfunction]
 #[pyo3(signature = (a, b, fields = Vec::new()))]
 fn compare(a: &str, b: &str, fields: Vec<String>) -> PyResult<String> {

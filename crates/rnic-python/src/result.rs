@@ -20,6 +20,7 @@ pub struct Result {
 }
 
 impl Result {
+    /// Creates the result of a run that recorded `series`.
     pub fn new(report: Report, series: Option<InMemory>) -> Self {
         Self { report, series: Mutex::new(series) }
     }

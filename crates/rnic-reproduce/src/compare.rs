@@ -171,8 +171,8 @@ fn flatten(path: &str, value: &toml::Value, keys: &mut BTreeMap<String, String>)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::axis::Axis;
     use crate::run_set::SeedRun;
-    use crate::sweep::Axis;
 
     fn set(plan: &str, axis: Option<&str>, points: &[(&str, &[f64])]) -> RunSet {
         let axes = axis.map(|key| Axis { key: key.into(), values: Vec::new() }).into_iter().collect();

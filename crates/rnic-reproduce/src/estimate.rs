@@ -37,8 +37,9 @@ impl Estimate {
     }
 }
 
-/// Returns the probability of a difference of means as large as that of `a` and `b`, or larger, if there were none: of
-/// pairs when `paired` (`a[i]` and `b[i]` have the same seed), else after Welch. `None` with fewer than two values each.
+/// Returns the probability of a difference of means as large as that of `a` and `b`, or larger, if there were none:
+/// of pairs when `paired` (`a[i]` and `b[i]` have the same seed), else after Welch. `None` with fewer than two values
+/// each.
 pub fn p_value(a: &[f64], b: &[f64], paired: bool) -> Option<f64> {
     let (difference, error, freedom) = if paired && a.len() == b.len() {
         let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| b - a).collect();

@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod axis;
 pub mod catalogue;
 pub mod compare;
 pub mod estimate;

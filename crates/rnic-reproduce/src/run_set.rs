@@ -1,4 +1,4 @@
-//! What the runs of a plan have found: `runs.json` in the folder of a simulation or a sweep.
+//! Results of the runs of a plan: `runs.json` in the folder of a simulation or a sweep.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,10 +14,10 @@ use rnic_fabric::{Plan, Report};
 use serde::{Deserialize, Serialize};
 
 use crate::SOURCES;
+use crate::axis::Axis;
 use crate::estimate::Estimate;
 use crate::input::read_text;
 use crate::run::{Sample, quantiles};
-use crate::sweep::Axis;
 
 /// Name of the file in a folder of results.
 pub const FILE: &str = "runs.json";
@@ -89,7 +89,7 @@ fn fields(report: &serde_json::Value) -> BTreeMap<String, f64> {
     numbers("", report, &mut |path, value| {
         fields.insert(path, value);
     });
-    // What differs between runs of the same plan and seed, or does not describe a result.
+    // They differ between runs of the same plan and seed, or do not describe a result.
     for path in ["seed", "wall_s"] {
         fields.remove(path);
     }
@@ -203,8 +203,8 @@ impl RunSet {
         let column = |axis: &Axis| format!("required binary {} (STRING);", axis.key.replace('.', "_"));
         let axes: String = self.axes.iter().map(column).collect();
         let schema = format!(
-            "message number {{ {axes} required int64 seed (INTEGER(64, false)); required binary field (STRING); required \
-             double value; }}"
+            "message number {{ {axes} required int64 seed (INTEGER(64, false)); required binary field (STRING); \
+             required double value; }}"
         );
         let schema = Arc::new(parse_message_type(&schema)?);
         let mut file = SerializedFileWriter::new(output, schema, Arc::new(WriterProperties::default()))?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use rnic_reproduce::sweep::Axis;
+use rnic_reproduce::axis::Axis;
 
 use super::pool::PoolArgs;
 use super::values::Setting;
@@ -47,8 +47,8 @@ pub struct SweepArgs {
 
 const EXAMPLES: &str = r#"Examples:
   rnic sweep incast --vary workload.senders=5,10,20,30
-  rnic sweep irn-default --vary transport=irn,roce-gbn --vary switch.pfc.enabled=true,false --seeds 5
-  rnic sweep incast --vary 'switch.buffer=60KB,120KB,240KB' --field rct_us.p99 --field queue_max_bytes
+  rnic sweep irn-default --vary transport=irn,roce-gbn --vary mtu=1024,4096 --seeds 5
+  rnic sweep incast --vary 'switch.buffer=60KB,120KB,240KB' --field queue_max_bytes
 
-The table has the mean over the seeds and half of its 95 % confidence interval. After an interrupt, the same command runs
-only the rest."#;
+The table has the mean over the seeds and half of its 95 % confidence interval. After an interrupt,
+the same command runs only the rest."#;

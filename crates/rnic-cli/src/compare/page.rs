@@ -18,7 +18,7 @@ pub struct Source<'s> {
     pub comparison: &'s Comparison,
     /// The two sets of runs.
     pub sets: [&'s RunSet; 2],
-    /// Their folders.
+    /// Folders of the two.
     pub names: &'s [String; 2],
     /// Machine on which the command ran.
     pub machine: &'s Machine,
@@ -32,8 +32,9 @@ pub fn page(source: &Source<'_>) -> String {
     let figures: Vec<Figure> =
         comparison.points.iter().take(POINTS_MAX).flat_map(|point| figures(source, point)).collect();
     let lead = format!(
-        "A is {}, B is {}. Values are means over seeds with half of their 95 % confidence interval; p is the probability \
-         of such a difference if there were none, and * marks those that are significant, all rows considered together.",
+        "A is {}, B is {}. Values are means over seeds with half of their 95 % confidence interval; p is the \
+         probability of such a difference if there were none, and * marks those that are significant, all rows \
+         considered together.",
         source.names[0], source.names[1]
     );
     let owned = |heads: &[&str]| heads.iter().map(|head| (*head).to_owned()).collect::<Vec<_>>();

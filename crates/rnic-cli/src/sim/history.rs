@@ -34,7 +34,7 @@ struct Batch {
     samples: Vec<Sample>,
 }
 
-/// What the thread returns.
+/// Result of the thread: the series of the page, and the error that ended the recording.
 type Written = (History, Result<(), RecordError>);
 
 impl Recorder {

@@ -63,8 +63,8 @@ impl<W: Write + Send> ParquetRecording<W> {
         })
     }
 
-    /// Writes all waiting samples as one group of rows: series after series, because equal texts and zeros in succession
-    /// take hardly any space.
+    /// Writes all waiting samples as one group of rows: series after series, because equal texts and zeros in
+    /// succession take hardly any space.
     fn write_group(&mut self, objects: &[Object]) -> Result<(), ParquetError> {
         let Some(file) = &mut self.file else { return Ok(()) };
         let known = self.names.len();

@@ -42,7 +42,7 @@ pub(super) struct Recorder {
     failure: Option<RecordError>,
 }
 
-/// What can happen in the network of a plan: metrics that are zero by the plan are not recorded.
+/// Events that are possible in the network of a plan: metrics that are zero by the plan are not recorded.
 #[derive(Clone, Copy, Debug)]
 struct Signals {
     pauses: bool,

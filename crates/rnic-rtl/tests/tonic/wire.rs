@@ -186,7 +186,7 @@ struct Registers {
     beat: usize,
 }
 
-/// What is in a stream into the circuit: beats of a packet that is a report.
+/// A packet in the stream into the circuit, whose beats become a report.
 struct Incoming {
     bytes: Vec<u8>,
     report: (FlowId, Packet),
@@ -391,7 +391,8 @@ fn run_to_end(link: &Link, verilated: &Verilated, seed: u32) {
     assert!(link.kind != ReceiverKind::GoBackN || cnps > 3, "{cnps} notifications");
 }
 
-/// Acknowledgements of a window in which a segment is missing: that one is sent again, though the sink stops for a while.
+/// Acknowledgements of a window in which a segment is missing: that one is sent again, though the sink stops for a
+/// while.
 fn repair_a_gap(link: &Link, verilated: &Verilated) {
     let mut wire = Wire::start(link, verilated, 5, 1, 6);
     wire.shares = (16, 16);
