@@ -145,6 +145,10 @@ fn simulate(plan: &FabricPlan, seed: u64, threads: usize) -> std::result::Result
     Ok(RunResult::new(report, series))
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the number of processors changes how long a sweep takes, not its results"
+)]
 fn execute(sweep: &Sweep, jobs: Option<usize>) -> RunSet {
     let available = std::thread::available_parallelism().ok();
     let jobs = jobs.and_then(std::num::NonZeroUsize::new).or(available).unwrap_or(std::num::NonZeroUsize::MIN);

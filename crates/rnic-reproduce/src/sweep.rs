@@ -88,7 +88,7 @@ impl Sweep {
     fn combinations(&self) -> Vec<Vec<String>> {
         self.axes.iter().fold(vec![Vec::new()], |combinations, axis| {
             let extended = |values: &Vec<String>| -> Vec<Vec<String>> {
-                axis.values.iter().map(|value| [values.as_slice(), &[value.clone()]].concat()).collect()
+                axis.values.iter().map(|value| [values.as_slice(), std::slice::from_ref(value)].concat()).collect()
             };
             combinations.iter().flat_map(extended).collect()
         })

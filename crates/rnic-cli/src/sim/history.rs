@@ -3,7 +3,6 @@
 //! The file of a recording has every sample. The page has at most [`POINTS_MAX`] values: when there are more, two
 //! neighbouring samples become one, again and again.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::BufWriter;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -99,13 +98,17 @@ pub struct History {
     objects: Vec<Object>,
     /// Times in microseconds, at the end of what a value stands for.
     times: Vec<f64>,
-    values: HashMap<(u32, Metric), Values>,
+    /// Values of each metric of each object that has any.
+    values: Vec<Values>,
+    /// By object and metric: index in `values`, plus 1; 0 for none.
+    places: Vec<u32>,
     points: usize,
     /// Number of samples that are merged into one value, and the number that the last value has.
     merged: usize,
     in_last: usize,
     flows: u32,
-    flows_left_out: u32,
+    /// True when the run has more flows than the page.
+    leaves_flows_out: bool,
     points_max: usize,
 }
 
@@ -114,12 +117,13 @@ impl Default for History {
         Self {
             objects: Vec::new(),
             times: Vec::new(),
-            values: HashMap::new(),
+            values: Vec::new(),
+            places: Vec::new(),
             points: 0,
             merged: 1,
             in_last: 1,
             flows: 0,
-            flows_left_out: 0,
+            leaves_flows_out: false,
             points_max: POINTS_MAX,
         }
     }
@@ -146,12 +150,18 @@ impl Merged {
     }
 }
 
+/// Returns the index of a metric of an object in the table of places.
+fn place(object: u32, metric: Metric) -> usize {
+    object as usize * Metric::ALL.len() + metric as usize
+}
+
 impl History {
     /// Adds the samples of one time. The last sample of a flow has the time of its end, and is counted to the next time
     /// of the others.
     fn add(&mut self, objects: &[Object], samples: &[Sample]) {
         let Some(at) = samples.iter().map(|sample| sample.at).max() else { return };
         self.objects.extend_from_slice(&objects[self.objects.len()..]);
+        self.places.resize(self.objects.len() * Metric::ALL.len(), 0);
         let us = at.as_ps() as f64 / 1e6;
         if self.in_last < self.merged && !self.times.is_empty() {
             self.in_last += 1;
@@ -170,14 +180,15 @@ impl History {
 
     fn add_sample(&mut self, sample: &Sample) {
         let index = self.times.len() - 1;
-        let key = (sample.object, sample.metric);
-        if !self.values.contains_key(&key) {
+        let key = place(sample.object, sample.metric);
+        if self.places[key] == 0 {
             if self.objects[sample.object as usize].kind == ObjectKind::Flow && !self.admit_flow(sample.object) {
                 return;
             }
-            self.values.insert(key, Values { first: index, values: Vec::new() });
+            self.values.push(Values { first: index, values: Vec::new() });
+            self.places[key] = self.values.len() as u32;
         }
-        let Some(series) = self.values.get_mut(&key) else { return };
+        let series = &mut self.values[self.places[key] as usize - 1];
         let wanted = index - series.first + 1;
         self.points += wanted.saturating_sub(series.values.len());
         series.values.resize(wanted.max(series.values.len()), Merged::default());
@@ -187,12 +198,12 @@ impl History {
 
     /// Returns whether the page has this flow, which has no series of this metric yet.
     fn admit_flow(&mut self, object: u32) -> bool {
-        if Metric::ALL.iter().any(|metric| self.values.contains_key(&(object, *metric))) {
+        if Metric::ALL.iter().any(|metric| self.places[place(object, *metric)] > 0) {
             return true;
         }
         let is_admitted = self.flows < FLOWS_MAX;
         self.flows += u32::from(is_admitted);
-        self.flows_left_out += u32::from(!is_admitted);
+        self.leaves_flows_out |= !is_admitted;
         is_admitted
     }
 
@@ -203,7 +214,7 @@ impl History {
         self.in_last += if count.is_multiple_of(2) { self.merged } else { 0 };
         self.merged *= 2;
         self.points = 0;
-        for series in self.values.values_mut() {
+        for series in &mut self.values {
             let shift = series.first % 2;
             let pairs = (series.values.len() + shift).div_ceil(2);
             let at = |index: usize| index.checked_sub(shift).and_then(|index| series.values.get(index)).copied();
@@ -237,7 +248,7 @@ impl History {
         if self.merged > 1 {
             caption += &format!(" {} samples are merged into one here; series.parquet has each.", self.merged);
         }
-        if kind == ObjectKind::Flow && self.flows_left_out > 0 {
+        if kind == ObjectKind::Flow && self.leaves_flows_out {
             caption += &format!(" The first {FLOWS_MAX} flows; series.parquet has all.");
         }
         let (x, scale) =
@@ -255,7 +266,7 @@ impl History {
         let of_kind = self.objects.iter().zip(0..).filter(|(object, _)| object.kind == kind);
         let series: Vec<_> = of_kind
             .filter_map(|(object, index)| {
-                let values = self.values.get(&(index, metric))?;
+                let values = self.values.get((self.places[place(index, metric)] as usize).checked_sub(1)?)?;
                 let name = match object.flow {
                     Some(flow) => format!("{flow}: {}", object.name),
                     None => object.name.clone(),

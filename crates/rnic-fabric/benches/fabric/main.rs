@@ -15,6 +15,7 @@
 //!
 //! Run `cargo bench -p rnic-fabric`; add `-- --quick` for a short run.
 #![expect(clippy::disallowed_types, reason = "a benchmark reads the clock")]
+#![expect(clippy::disallowed_methods, reason = "a recording is written by a second thread, as in the command")]
 
 mod floor;
 
