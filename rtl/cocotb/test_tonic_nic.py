@@ -1,7 +1,7 @@
 """A smoke test of `tonic_nic` by cocotb and cocotbext-axi: a NIC sends, and repairs a gap that RoCEv2 packets report.
 
-`python3 rtl/cocotb/run.py` builds and runs it, around the program `new-reno`. It shows how a board's project connects the
-NIC; crates/rnic-rtl/tests/tonic/wire.rs compares it with the model in every cycle.
+`python3 rtl/cocotb/run.py` builds and runs it, around the program `new-reno`. It shows how a board's project connects
+the NIC; crates/rnic-rtl/tests/tonic/wire.rs compares it with the model in every cycle.
 """
 
 import cocotb
