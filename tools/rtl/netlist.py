@@ -16,8 +16,6 @@ LUT_MEMORIES = {
 FLIP_FLOPS = {"FDRE", "FDSE", "FDCE", "FDPE", "FDRE_1", "FDSE_1", "FDCE_1", "FDPE_1", "LDCE", "LDPE"}
 HALF_LEVELS = {"CARRY4": 1, "CARRY8": 2, "MUXF7": 1, "MUXF8": 1, "MUXF9": 1, "INV": 0, "DSP48E2": 8, "DSP48E1": 8}
 DSP_REGISTERS = ("AREG", "BREG", "MREG", "PREG", "ADREG", "CREG")
-# Inputs of memories in LUTs that are sampled by the clock: the read address is what reaches the output.
-SAMPLED = ("D", "WE", "WCLK", "CLK", "CE")
 
 
 class Loop(Exception):
@@ -73,37 +71,45 @@ def counts(module):
 
 
 def arcs(cell):
-    """Bits that a cell reads on a path through it, and bits that it drives."""
-    inputs, outputs = [], []
+    """Groups of bits that a cell reads on a path through it, and of bits that it drives from these."""
+    ports = {"input": {}, "output": {}}
     for port, bits in cell["connections"].items():
         numbers = [bit for bit in bits if isinstance(bit, int)]
-        if cell["port_directions"][port] == "output":
-            outputs += numbers
-        elif cell["type"] not in LUT_MEMORIES or not is_sampled(cell["type"], port):
-            inputs += numbers
-    return inputs, outputs
+        ports[cell["port_directions"][port]][port] = numbers
+    if cell["type"] not in LUT_MEMORIES:
+        return [(sum(ports["input"].values(), []), sum(ports["output"].values(), []))]
+    # An address leads to the output of its own port. The port that writes reads too, at the same address.
+    found = []
+    for output, driven in ports["output"].items():
+        read = [bits for port, bits in ports["input"].items() if is_address(cell["type"], port, output)]
+        found.append((sum(read, []), driven))
+    return found
 
 
-def is_sampled(kind, port):
-    """Whether a port of a memory in LUTs is read at the edge of the clock only."""
-    if port.startswith(SAMPLED):
-        # DPRA is a read address, D, DI and DIA are data.
-        return not port.startswith("DPRA")
-    # The address of the port that writes reads too, so it counts; ADDRD of RAM64M and the like writes.
-    return False
+def is_address(kind, port, output):
+    """Whether an input of a memory in LUTs is an address of this output: ADDRA of DOA, DPRA of DPO, A of SPO and of O.
+    Data and enables are sampled by the clock."""
+    if output.startswith("DO"):
+        return port.startswith(f"ADDR{output[2:]}")
+    if output == "DPO":
+        return port.startswith("DPRA")
+    return port.startswith("A")
 
 
-def levels(module):
-    """The longest path between registers, memories and ports of a flat module, in levels."""
+def depths(module):
+    """For each cell through which paths lead, or port of a memory, the cost of the longest path that ends with it, in
+    half levels; beside it, what drives each bit, and the bits that each reads."""
     drivers, reads, costs = {}, {}, {}
-    for name, cell in module["cells"].items():
+    for cell_name, cell in module["cells"].items():
         weight = cost(cell)
         if weight is None:
             continue
-        reads[name], outputs = arcs(cell)
-        costs[name] = weight
-        for bit in outputs:
-            drivers[bit] = name
+        for number, (inputs, outputs) in enumerate(arcs(cell)):
+            name = f"{cell_name} {number}"
+            reads[name] = inputs
+            costs[name] = weight
+            for bit in outputs:
+                drivers[bit] = name
     depth = {}
     for start in reads:
         stack = [(start, iter(reads[start]))]
@@ -124,7 +130,58 @@ def levels(module):
                 depth[name] = costs[name] + max(above, default=0)
                 on_path.discard(name)
                 stack.pop()
-    return max(depth.values(), default=0) / 2
+    return depth, drivers, reads
+
+
+def levels(module):
+    """The longest path between registers, memories and ports of a flat module, in levels."""
+    return max(depths(module)[0].values(), default=0) / 2
+
+
+def longest(module):
+    """The ends of the longest path, and what it passes: names of registers, memories and nets, without numbers of bits,
+    each with the levels up to it."""
+    depth, drivers, reads = depths(module)
+    names = {}
+    for name, net in module["netnames"].items():
+        if not net.get("hide_name"):
+            for bit in net["bits"]:
+                # Of several names of a net, the shortest is the one that a module gave to its own signal.
+                if bit not in names or len(name) < len(names[bit]):
+                    names[bit] = name
+    cell = max(depth, key=lambda name: depth[name])
+    outputs = [bit for bit, name in drivers.items() if name == cell]
+    path = [(depth[cell], ends(module, names, outputs))]
+    while True:
+        before = [drivers[bit] for bit in reads[cell] if bit in drivers]
+        if not before:
+            break
+        cell, last = max(before, key=lambda name: depth[name]), cell
+        passed = [names[bit] for bit in reads[last] if drivers.get(bit) == cell and bit in names]
+        path += [(depth[cell], name) for name in passed[:1]]
+    sources = [bit for bit in reads[cell] if bit not in drivers]
+    path.append((0, next((begins(module, names, bit) for bit in sources), "a constant")))
+    return [(level / 2, name) for level, name in reversed(path)]
+
+
+def begins(module, names, bit):
+    """The register, memory or port that drives a bit."""
+    for name, cell in module["cells"].items():
+        for port, bits in cell["connections"].items():
+            if bit in bits and cell["port_directions"][port] == "output":
+                return names.get(bit, name) if cell["type"] in FLIP_FLOPS else name
+    return names.get(bit, "a port")
+
+
+def ends(module, names, outputs):
+    """What reads the end of a path: a register by the name of its output, a memory by its own, or a port."""
+    for name, cell in module["cells"].items():
+        for port, bits in cell["connections"].items():
+            if cell["port_directions"][port] == "input" and not set(outputs).isdisjoint(bits):
+                if cell["type"] in FLIP_FLOPS:
+                    return names.get(cell["connections"]["Q"][0], name)
+                return name
+    return next((names[bit] for bit in outputs if bit in names), "a port")
 
 
 def top(design):

@@ -10,7 +10,7 @@ import mutate
 import netlist
 import page
 import report
-from table import Module, digest, rows, sources
+from table import Module, digest, papers, rows, sources
 
 
 def cell(kind, inputs, outputs, **parameters):
@@ -33,9 +33,26 @@ class Levels(unittest.TestCase):
         self.assertEqual(self.levels(*chain), 2.5)
         self.assertEqual(self.levels(cell("CARRY8", [1], [2])), 1)
 
+    def test_the_longest_path_has_the_names_of_its_ends(self):
+        q, d = cell("FDRE", [9], [1]), cell("FDRE", [4], [5])
+        d["connections"] = {"D": [4], "Q": [5]}
+        d["port_directions"] = {"D": "input", "Q": "output"}
+        cells = {"a": q, "b": cell("LUT2", [1], [2]), "c": cell("LUT2", [2, 7], [4]), "d": d}
+        names = {"from_q": {"bits": [1]}, "i_part.middle": {"bits": [2]}, "to_q": {"bits": [5]}}
+        path = netlist.longest({"cells": cells, "netnames": names})
+        self.assertEqual(path, [(0, "from_q"), (1, "i_part.middle"), (2, "to_q")])
+
     def test_a_register_ends_a_path(self):
         chain = [cell("LUT2", [1], [2]), cell("FDRE", [2], [3]), cell("LUT2", [3], [4]), cell("INV", [4], [5])]
         self.assertEqual(self.levels(*chain), 1)
+
+    def test_the_address_of_a_write_leads_to_no_other_port(self):
+        memory = {"type": "RAM64M8", "parameters": {},
+                  "connections": {"ADDRA": [2], "ADDRH": [3], "DOA": [4], "DIA": [3]},
+                  "port_directions": {"ADDRA": "input", "ADDRH": "input", "DOA": "output", "DIA": "input"}}
+        chain = [cell("LUT2", [1], [3]), cell("LUT2", [3], [5]), cell("LUT2", [5], [6]), memory]
+        self.assertEqual(self.levels(*chain), 3)
+        self.assertEqual(self.levels(cell("LUT2", [1], [2]), memory, cell("LUT2", [4], [5])), 3)
 
     def test_a_dsp_with_a_register_ends_a_path(self):
         parts = [cell("LUT2", [1], [2]), cell("DSP48E2", [2], [3]), cell("LUT2", [3], [4])]
@@ -105,6 +122,29 @@ class Depth(unittest.TestCase):
     def test_where_a_limit_is_passed(self):
         found = depth.crossing([(10, 4), (20, 8), (30, 12), (40, 16)], 10)
         self.assertEqual(found, {"line": 25.0, "all_meet_below": 30, "none_meets_above": 20})
+
+
+class Costs(unittest.TestCase):
+    """Rows T-R1, T-R2 and T-R9, of the committed report."""
+
+    def setUp(self):
+        self.report = report.load(report.REPORT)
+        self.modules = self.report["modules"]
+
+    def test_a_program_is_less_than_a_twentieth_of_the_template(self):
+        names = [name for name in papers()["tonic"] if f"tonic_{name}" in self.modules]
+        self.assertTrue({"new_reno", "ndp", "dcqcn"} <= set(names))
+        for name in names:
+            user = page.user_lut(self.report, name)
+            fixed = self.modules[f"tonic_{name}"]["lut"] - user
+            self.assertLess(user, 0.05 * fixed, name)
+
+    def test_the_credit_engine_of_windows_costs_least(self):
+        window, rate, token = (self.modules[f"credit_{scheme}"] for scheme in ("window", "rate", "token"))
+        for other in (rate, token):
+            self.assertLess(window["lut"], other["lut"])
+            self.assertLessEqual(window["ramb36"], other["ramb36"])
+        self.assertGreater(rate["lut"], token["lut"])
 
 
 class Tools(unittest.TestCase):

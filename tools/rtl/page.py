@@ -32,7 +32,10 @@ GROUPS = {
     "programs": ("Transport programs", "Emitted from the Rust functions; 128 segments. *incoming* is run for each packet, "
                  "*periodic* for each visit of the timer. The paper's LUTs contain marking of ranges and merging of "
                  "results, which are in the template here."),
-    "tonic": ("Tonic's template", "The NIC around a program."),
+    "tonic": ("Tonic's template", "The NIC around a program, the credit engines alone, and the store of the program's "
+              "state. Large modules are synthesised once each, without yosys' pass `share`, and put together: no logic "
+              "is simplified across their ports. A memory cell of which one output is used is counted as a whole one. "
+              "So LUT and levels are upper bounds."),
     "irn": ("IRN", "The four modules of IRN, section 6. The paper's are from Vivado HLS, with 128-bit maps."),
     "fasr": ("FaSR", "FaSR's recovery beside go-back-N with the same contexts."),
     "falcon": ("Falcon", "Receive window and loss detection by time. The paper has no figures of circuits."),
@@ -60,8 +63,12 @@ def table(head, lines):
 
 def parameters(row):
     """The parameters of a row, after its module."""
-    values = ", ".join(f"{name} {value}" for name, value in row.parameters.items())
-    return f"`{row.module}`" + (f" ({values})" if values else "")
+    shown = dict(row.parameters)
+    if "folder" in row.sweep:
+        shown[row.sweep["parameter"]] = row.value
+    values = ", ".join(f"{name} {value}" for name, value in shown.items())
+    name = f"{row.name}: " if row.parts else ""
+    return f"{name}`{row.module}`" + (f" ({values})" if values else "")
 
 
 def figures(report, row):
@@ -107,19 +114,64 @@ def programs(report):
     return ("\nT-R1 and T-R3. The paper's programs have 13 to 29 levels.\n\n" + table(head, lines)) if lines else ""
 
 
+def template(report):
+    """T-R1 and T-R9: what the template costs beside programs, and the credit engines."""
+    lines = []
+    for name, paper in papers()["tonic"].items():
+        whole = report["modules"].get(f"tonic_{name}")
+        if whole is None:
+            continue
+        user = user_lut(report, name)
+        fixed = whole["lut"] - user
+        lines.append([name, number(fixed), number(whole["lut_memory"]), number(whole["ff"]), number(whole["ramb36"]),
+                      number(user), f"{100 * user / fixed:.1f} %", number(paper["fixed_lut"]),
+                      number(paper["user_lut"]), f"{100 * paper['user_lut'] / paper['fixed_lut']:.1f} %",
+                      number(paper["bram36"])])
+    if not lines:
+        return ""
+    head = ["program", "template LUT", "of them memory", "FF", "BRAM36", "program LUT", "of template",
+            "template LUT, paper", "user LUT, paper", "of template, paper", "BRAM36, paper"]
+    text = ("\nT-R1 and T-R2, with 128 segments and 1024 flows. The template is the whole NIC without the program's "
+            "two functions as they are alone, so it has marking of ranges and merging of results; BRAM36 are RAMB36 and "
+            "half of each RAMB18.\n\n" + table(head, lines))
+    engines = [(scheme, report["modules"].get(f"credit_{scheme}")) for scheme in ("window", "rate", "token")]
+    lines = [[scheme, *(number(found[name]) for name in ("lut", "lut_memory", "ff", "ramb36", "dsp", "levels"))]
+             for scheme, found in engines if found]
+    text += ("\nT-R9, credit engines. The paper: by windows the least; by rates more LUT and fewer BRAM than by "
+             "tokens. Here rates take more of both: Enqueue asks for the oldest address of its flow too, so that the ring "
+             "has two readers, 16 RAMB36 each.\n\n")
+    text += table(["credit by", "LUT", "of them memory", "FF", "BRAM36", "DSP", "levels"], lines)
+    paths = [(row, report["modules"].get(row.name, {})) for row in rows() if row.paths]
+    lines = [[row.name, number(found["levels"]), *(f"`{end}`" for end in found["path"])]
+             for row, found in paths if "path" in found]
+    text += ("\nThe longest path of each. 31 levels meet 10 ns on the paper's device: credit by windows and by tokens is "
+             "within them. Data delivery chooses a segment, marks, merges and inserts into the active set in one cycle, "
+             "credit by rates decides twice, before and after a departure: they need another stage for that.\n\n")
+    text += table(["row", "levels", "from", "to"], lines)
+    return text
+
+
+def user_lut(report, name):
+    """LUT of a program's two functions."""
+    return sum(report["modules"][f"{name}_{function}"]["lut"] for function in ("incoming", "periodic"))
+
+
 def sweeps(report):
     """How figures grow with a parameter: between neighbouring values, as a factor or a slope."""
     families = {}
     for row in rows():
         if row.sweep and row.name in report["modules"]:
-            families.setdefault((row.sweep["row"], row.module, row.sweep["parameter"]), []).append(row)
+            family = families.setdefault((row.sweep["row"], row.module, row.sweep["parameter"]), {})
+            family[row.value] = report["modules"][row.name]
+            # A row of its own, which has another value.
+            if row.sweep.get("base") in report["modules"]:
+                family[row.sweep["at"]] = report["modules"][row.sweep["base"]]
     if not families:
         return ""
     lines = []
     for (paper_row, module, parameter), members in families.items():
         before = None
-        for row in members:
-            found, value = report["modules"][row.name], row.parameters[parameter]
+        for value, found in sorted(members.items()):
             line = [f"{paper_row}: `{module}`, {parameter} {value}"]
             line += [number(found["lut"]), number(found["levels"]), number(found["ramb36"])]
             if before is None:
@@ -180,6 +232,8 @@ def text(report, random):
             page += group(report, name, members)
         if members and name == "programs":
             page += programs(report)
+        if members and name == "tonic":
+            page += template(report)
     page += sweeps(report) + depth(random)
     versions = [[name, version] for name, version in report.get("tools", {}).items()]
     return page + "\n## Tools\n\n" + table(["tool", "version"], versions)

@@ -29,12 +29,19 @@ class Module:
     measures: list = field(default_factory=list)
     # Slow rows are not synthesised by `make rtl-report --quick` and in CI.
     slow: bool = False
+    # Modules that are synthesised once each, and without `share`, which does not end in a large module: a name in
+    # the table's section `parts`, replaced by the list there.
+    parts: list = field(default_factory=list)
+    # Whether the report names the ends of the longest path; out/rtl/work has what it passes.
+    paths: bool = False
     # Bounds that are not relative to the last report: {"lut": 2500, "levels": 31, "ramb36": 0, "dsp": 0}.
     most: dict = field(default_factory=dict)
     # Section of the page.
     group: str = "other"
-    # The row stands for several that differ in one parameter.
+    # The row stands for several that differ in one parameter, or in a folder that is named by it.
     sweep: dict = field(default_factory=dict)
+    # The value of that parameter.
+    value: int = 0
 
     def __post_init__(self):
         self.module = self.module or self.name
@@ -48,7 +55,10 @@ def folder(name, emitted=EMITTED):
 def rows(table=TABLE):
     """All rows of the table; one with a sweep is replaced by a row for each value."""
     with open(table, "rb") as file:
-        found = [expanded for row in tomllib.load(file)["module"] for expanded in expand(Module(**row))]
+        read = tomllib.load(file)
+    for row in read["module"]:
+        row["parts"] = read["parts"][row["parts"]] if "parts" in row else []
+    found = [expanded for row in read["module"] for expanded in expand(Module(**row))]
     names = [row.name for row in found]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
@@ -60,11 +70,15 @@ def expand(row):
     """The rows for which a row stands."""
     if not row.sweep:
         return [row]
-    parameter = row.sweep["parameter"]
-    return [
-        replace(row, name=f"{row.name}_{parameter.lower()}{value}", parameters={**row.parameters, parameter: value})
-        for value in row.sweep["values"]
-    ]
+    parameter, folder_of = row.sweep["parameter"], row.sweep.get("folder")
+
+    def expanded(value):
+        new = replace(row, name=f"{row.name}_{parameter.lower()}{value}", value=value)
+        if folder_of is None:
+            return replace(new, parameters={**row.parameters, parameter: value})
+        return replace(new, folders=[*row.folders, folder_of.format(value)])
+
+    return [expanded(value) for value in row.sweep["values"]]
 
 
 def papers(path=PAPERS):
@@ -104,7 +118,8 @@ def sources(row, emitted=EMITTED):
 
 def digest(row, emitted=EMITTED):
     """A hash of the sources and the parameters of a row, which does not depend on where the tree is."""
-    total = hashlib.sha256(f"{row.module} {sorted(row.parameters.items())}\n".encode())
+    how = f" {row.parts}" if row.parts else ""
+    total = hashlib.sha256(f"{row.module} {sorted(row.parameters.items())}{how}\n".encode())
     for path in sources(row, emitted):
         total.update(f"{path.name}\n".encode())
         total.update(path.read_bytes())
