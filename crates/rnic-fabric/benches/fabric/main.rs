@@ -80,11 +80,17 @@ impl PartRunner for Pool {
 }
 
 /// A recording that another thread writes, as in the `rnic` command.
-struct InThread(std::sync::mpsc::SyncSender<(Vec<Object>, Vec<Sample>)>);
+struct InThread {
+    batches: std::sync::mpsc::SyncSender<(Vec<Object>, Vec<Sample>)>,
+    /// Number of objects that the thread has.
+    objects: usize,
+}
 
 impl Recording for InThread {
     fn write(&mut self, objects: &[Object], samples: &[Sample]) -> Result<(), RecordError> {
-        self.0.send((objects.to_vec(), samples.to_vec())).expect("the thread receives");
+        let new = objects[self.objects..].to_vec();
+        self.objects = objects.len();
+        self.batches.send((new, samples.to_vec())).expect("the thread receives");
         Ok(())
     }
 
@@ -97,11 +103,13 @@ impl Recording for InThread {
 /// packet-hops.
 fn run_recorded(mut simulation: Simulation) -> u64 {
     let (samples, waiting) = std::sync::mpsc::sync_channel(16);
-    simulation.time_series().record_to(InThread(samples));
+    simulation.time_series().record_to(InThread { batches: samples, objects: 0 });
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut recording = ParquetRecording::new(std::io::sink()).expect("nothing is written");
-            for (objects, samples) in waiting {
+            let mut objects = Vec::new();
+            for (new, samples) in waiting {
+                objects.extend(new);
                 recording.write(&objects, &samples).expect("nothing is written");
             }
         });
