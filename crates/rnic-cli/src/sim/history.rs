@@ -156,8 +156,7 @@ fn place(object: u32, metric: Metric) -> usize {
 }
 
 impl History {
-    /// Adds the samples of one time. The last sample of a flow has the time of its end, and is counted to the next time
-    /// of the others.
+    /// Adds the samples of one time.
     fn add(&mut self, objects: &[Object], samples: &[Sample]) {
         let Some(at) = samples.iter().map(|sample| sample.at).max() else { return };
         self.objects.extend_from_slice(&objects[self.objects.len()..]);
@@ -165,7 +164,8 @@ impl History {
         let us = at.as_ps() as f64 / 1e6;
         if self.in_last < self.merged && !self.times.is_empty() {
             self.in_last += 1;
-            self.times.iter_mut().next_back().into_iter().for_each(|last| *last = us);
+            self.times.pop();
+            self.times.push(us);
         } else {
             self.times.push(us);
             self.in_last = 1;

@@ -251,10 +251,10 @@ impl Simulation {
     }
 
     fn close(&mut self, at: Time, flow: u32) {
-        let record @ Flow { src, dst, active: slot, .. } = self.flows[flow as usize];
+        let closed @ Flow { src, dst, active: slot, .. } = self.flows[flow as usize];
         let active = self.active.remove(slot as usize);
         if let Some(recorder) = &mut self.recorder {
-            recorder.close(slot as usize, &record, &active, &self.parts, at);
+            recorder.close(slot as usize, &closed, &active, &self.parts);
         }
         let ends = [(src, active.src_qpn, active.buffers[0]), (dst, active.dst_qpn, active.buffers[1])];
         let sender = self.parts.host_mut(src).sessions.remove_sender(at, active.sender, &mut self.violations);

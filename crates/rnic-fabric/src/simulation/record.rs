@@ -33,6 +33,9 @@ pub(super) struct Recorder {
     flows: Slab<TrackedFlow>,
     /// By slot in the table of flows in progress: key in `flows`, plus 1; 0 for none.
     tracked: Vec<u32>,
+    /// Flows that have ended since the previous sample: objects, payload that arrived since then, and packets
+    /// retransmitted.
+    ended: Vec<(u32, [u64; 2])>,
     classes: Vec<Class>,
     signals: Signals,
     /// Samples of this time.
@@ -155,6 +158,7 @@ impl Recorder {
             hosts,
             flows: Slab::new(),
             tracked: Vec::new(),
+            ended: Vec::new(),
             classes,
             signals: Signals::of(plan),
             rows: Vec::new(),
@@ -190,15 +194,18 @@ impl Recorder {
     }
 
     /// Stops to follow a flow, whose queue pairs still exist.
-    pub(super) fn close(&mut self, slot: usize, flow: &Flow, active: &ActiveFlow, parts: &Parts, at: Time) {
+    pub(super) fn close(&mut self, slot: usize, flow: &Flow, active: &ActiveFlow, parts: &Parts) {
         let Some(key) = self.tracked.get_mut(slot).map(core::mem::take).filter(|key| *key > 0) else { return };
         let mut tracked = self.flows.remove(key as usize - 1);
         debug_assert_eq!(tracked.flow, active.flow);
-        let elapsed = at.max(self.last).since(self.last);
-        self.sample_flow(at.max(self.last), elapsed, &mut tracked, None, (flow, active), parts);
+        let info = parts.host(flow.src).engine.query_qp(active.src_qpn);
+        let retransmitted = info.map_or(tracked.counters.0[1], |info| info.stats.packets_retransmitted);
+        let increase = tracked.counters.advance([arrived(flow, active, parts), retransmitted]);
         if let Some(class) = self.classes.get_mut(tracked.class) {
             class.in_progress -= 1;
+            class.arrived += increase[0];
         }
+        self.ended.extend(tracked.object.map(|object| (object, increase)));
     }
 
     fn push(&mut self, at: Time, object: u32, metric: Metric, value: f64) {
@@ -260,9 +267,7 @@ impl Recorder {
 
     fn sample_hosts(&mut self, at: Time, elapsed: Duration, parts: &Parts) {
         let (first, counters) = &mut self.hosts;
-        for ((host, counters), object) in
-            (0..parts.host_count() as u32).map(|host| parts.host(host)).zip(counters).zip(*first..)
-        {
+        for ((host, counters), object) in parts.hosts().zip(counters).zip(*first..) {
             let stats = host.engine.stats();
             let payload = host.meter.as_ref().map_or(0, |meter| meter.total());
             let now = [payload, stats.packets_retransmitted, stats.marks_received, stats.timeouts];
@@ -277,32 +282,24 @@ impl Recorder {
         }
     }
 
-    /// Samples a flow: its counters, and, with the monitoring data of its queue pair, its state.
+    /// Samples a flow: its counters, and, when flows are recorded, the state of its queue pair.
     fn sample_flow(
         &mut self,
         at: Time,
         elapsed: Duration,
         tracked: &mut TrackedFlow,
-        snapshot: Option<&QpSnapshot>,
         (flow, active): (&Flow, &ActiveFlow),
         parts: &Parts,
     ) {
-        let sent = snapshot.map(|snapshot| snapshot.info.stats.packets_retransmitted);
-        let sent = sent.or_else(|| {
-            let info = parts.host(flow.src).engine.query_qp(active.src_qpn)?;
-            Some(info.stats.packets_retransmitted)
-        });
-        let now = [arrived(flow, active, parts), sent.unwrap_or(tracked.counters.0[1])];
-        let [payload, retransmitted] = tracked.counters.advance(now);
+        let engine = &parts.host(flow.src).engine;
+        let snapshot = tracked.object.and_then(|_| QpSnapshot::of(engine, active.src_qpn));
+        let retransmitted = snapshot.as_ref().map_or(0, |snapshot| snapshot.info.stats.packets_retransmitted);
+        let increase = tracked.counters.advance([arrived(flow, active, parts), retransmitted]);
         if let Some(class) = self.classes.get_mut(tracked.class) {
-            class.arrived += payload;
+            class.arrived += increase[0];
         }
-        let Some(object) = tracked.object else { return };
-        if elapsed > Duration::ZERO {
-            self.push(at, object, Metric::Arrived, BitRate::from_transfer(payload, elapsed).as_gbps_f64());
-        }
-        self.push(at, object, Metric::Retransmitted, retransmitted as f64);
-        let Some(snapshot) = snapshot else { return };
+        let (Some(object), Some(snapshot)) = (tracked.object, snapshot) else { return };
+        self.push_counters(at, elapsed, object, increase);
         self.push(at, object, Metric::Window, snapshot.window as f64);
         self.push(at, object, Metric::InFlight, snapshot.in_flight as f64);
         if let Some(rate) = snapshot.allowed_rate {
@@ -311,6 +308,18 @@ impl Recorder {
         if let Some(round_trip) = snapshot.round_trip {
             self.push(at, object, Metric::RoundTrip, round_trip.as_us_f64());
         }
+    }
+
+    /// Samples the flows that have ended since the previous sample, for the last time.
+    fn sample_ended(&mut self, at: Time, elapsed: Duration) {
+        for (object, increase) in core::mem::take(&mut self.ended) {
+            self.push_counters(at, elapsed, object, increase);
+        }
+    }
+
+    fn push_counters(&mut self, at: Time, elapsed: Duration, object: u32, [payload, retransmitted]: [u64; 2]) {
+        self.push(at, object, Metric::Arrived, BitRate::from_transfer(payload, elapsed).as_gbps_f64());
+        self.push(at, object, Metric::Retransmitted, retransmitted as f64);
     }
 
     fn sample_classes(&mut self, at: Time, elapsed: Duration) {
@@ -331,16 +340,14 @@ impl Recorder {
         self.sample_switches(at, parts);
         self.sample_hosts(at, elapsed, parts);
         if self.follows_flows() {
-            let with_state = self.plan.has(ObjectKind::Flow);
             let mut flows = core::mem::take(&mut self.flows);
             for (_, tracked) in &mut flows {
                 let flow = &simulation.flows[tracked.flow as usize];
                 let active = &simulation.active[flow.slot()];
-                let engine = &parts.host(flow.src).engine;
-                let snapshot = with_state.then(|| QpSnapshot::of(engine, active.src_qpn)).flatten();
-                self.sample_flow(at, elapsed, tracked, snapshot.as_ref(), (flow, active), parts);
+                self.sample_flow(at, elapsed, tracked, (flow, active), parts);
             }
             self.flows = flows;
+            self.sample_ended(at, elapsed);
         }
         self.sample_classes(at, elapsed);
         self.last = at;
