@@ -41,6 +41,9 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
     let text = found.files.read_text(&found.path, PLAN_BYTES_MAX).map_err(|error| Failure::file(&found.path, error))?;
     let plan = read_plan(&found, &text, args)?;
     if let (Some(seeds), Some(out)) = (args.seeds, &args.out) {
+        if plan.record.is_some() {
+            console::line("rnic: time series are recorded in runs of one seed only (--seed)");
+        }
         let fields = sweep::Output { fields: &[], out, json: args.json };
         return sweep::run_seeds(&found, &text, &args.settings, seeds, &command(args), fields);
     }

@@ -17,14 +17,8 @@ pub struct InMemory {
     pub value: Vec<f64>,
 }
 
-/// Maximum number of rows: 21 bytes each, some 4 GB.
-const ROWS_MAX: usize = 200_000_000;
-
 impl Recording for InMemory {
     fn write(&mut self, objects: &[Object], samples: &[Sample]) -> Result<(), RecordError> {
-        if self.value.len() + samples.len() > ROWS_MAX {
-            return Err(RecordError::Full(ROWS_MAX as u64));
-        }
         self.objects.extend_from_slice(&objects[self.objects.len()..]);
         self.time_ps.extend(samples.iter().map(|sample| sample.at.as_ps()));
         self.object.extend(samples.iter().map(|sample| sample.object));

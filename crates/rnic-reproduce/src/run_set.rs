@@ -167,6 +167,9 @@ impl RunSet {
         if set.format != FORMAT {
             return Err(format!("format {}, but this version reads format {FORMAT}", set.format));
         }
+        if let Err(error) = set.plan.parse::<toml::Table>() {
+            return Err(format!("the plan is not TOML: {}", error.message().replace('\n', " ")));
+        }
         if set.points.iter().any(|point| point.at.len() != set.axes.len()) {
             return Err("a point does not have a value for each axis".to_owned());
         }

@@ -197,7 +197,8 @@ class Sweep:
 
     def table(self, *fields: str) -> pd.DataFrame:
         """Mean and standard deviation over seeds, a row for each combination."""
-        return self.frame.groupby(self.keys, sort=False)[list(fields)].agg(["mean", "std"])
+        numbers = self.frame[list(fields)] if not self.keys else self.frame.groupby(self.keys, sort=False)[list(fields)]
+        return numbers.agg(["mean", "std"])
 
     def plot(self, field: str) -> Axes:
         """Draws the mean of a number over the first key, a line for each combination of the others."""
