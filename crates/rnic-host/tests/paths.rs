@@ -237,7 +237,7 @@ fn s24_in_shared_memory_all_labels_are_one_path() {
     let mut flow = Flow { left, right, from: numbers[0], default_port: UDP_PORT, posted: 0, completed: 0 };
     let probes = |flow: &Flow| messages_of(&flow.left.nic).expect("on").stats().accepted(Type::Answer);
     flow.write_until("probes are answered", |flow| flow.left.nic.bypass_rings() > 0 && probes(flow) > 2);
-    // What has been sent over UDP before the ring was attached may still be in the socket.
+    // Datagrams that were sent before the ring was attached may still be in the socket.
     let posted = flow.posted;
     flow.write_until("the Writes of before have completed", |flow| flow.completed > posted);
     let (udp, before) = (flow.right.nic.stats().datagrams_received, probes(&flow));

@@ -181,7 +181,7 @@ macro_rules! words {
     ($(#[doc = $about:literal])+ $name:ident { $($(#[doc = $doc:literal])+ $variant:ident = $word:literal,)+ }) => {
         $(#[doc = $about])+
         #[derive(serde::Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
-        pub(super) enum $name {$(
+        pub(in crate::plan) enum $name {$(
             $(#[doc = $doc])+
             #[serde(rename = $word)]
             $variant,
@@ -221,7 +221,7 @@ macro_rules! table {
     (@method $key:ident: $type:ty) => {};
     (@method $key:ident: $type:ty, $default:tt) => {
         /// Returns the value of the key, or its default.
-        pub(super) fn $key(&self) -> $type {
+        pub(in crate::plan) fn $key(&self) -> $type {
             self.$key.clone().unwrap_or_else(|| default_of(stringify!($default)))
         }
     };
@@ -235,9 +235,9 @@ macro_rules! table {
         $(#[doc = $about])+
         #[derive(serde::Deserialize, Clone, Debug)]
         #[serde(deny_unknown_fields)]
-        pub(super) struct $table {$(
+        pub(in crate::plan) struct $table {$(
             $(#[doc = $doc])+
-            pub(super) $key: table!(@type $type $(, $default)?),
+            pub(in crate::plan) $key: table!(@type $type $(, $default)?),
         )+}
 
         impl $table {

@@ -1,0 +1,252 @@
+//! Keys of the network: topology, links, switches, faults.
+
+use rnic_base::{BitRate, Bytes, Duration, Probability};
+
+use crate::plan::quantity::{Fraction, OrAuto, Unit};
+use crate::plan::schema::{Absent, Doc, Key, Keyed, Named, Table, Typed, Word, default_of, table, words};
+
+words! {
+    /// The topologies.
+    TopologyKind {
+        /// Two hosts and a link.
+        PointToPoint = "point-to-point",
+        /// Hosts around one switch.
+        Star = "star",
+        /// k-port switches, k^3/4 hosts, ECMP on the hash of the flow.
+        FatTree = "fat-tree",
+        /// Every leaf linked to every spine, ECMP on the hash of the flow.
+        LeafSpine = "leaf-spine",
+    }
+}
+
+table! {
+    /// The network: hosts, switches and links.
+    Topology by TopologyKind {
+        /// Type of topology; the types are listed below.
+        kind: TopologyKind,
+        /// Hosts around one switch.
+        hosts: Option<u32> [Star] => "needed by a star",
+        /// Ports of each switch, an even number up to 64: k^3/4 hosts.
+        k: Option<u32> [FatTree] => "needed by a fat-tree",
+        /// Switches of the upper layer.
+        spines: Option<u32> [LeafSpine] => "needed by a leaf-spine",
+        /// Switches of the lower layer, each linked to every spine.
+        leaves: Option<u32> [LeafSpine] => "needed by a leaf-spine",
+        /// Hosts of each leaf; at most 65536 in total.
+        hosts_per_leaf: Option<u32> [LeafSpine] => "needed by a leaf-spine",
+    }
+}
+
+table! {
+    /// All links, or, in topologies with links between switches, those of hosts.
+    Links {
+        /// Rate of each direction; 1Mbps to 10Tbps.
+        rate: Unit<BitRate>,
+        /// Propagation delay; 1 ns to 1 s.
+        delay: Unit<Duration>,
+        /// Links between switches.
+        fabric: Option<LinkClass> => "as other links",
+    }
+}
+
+table! {
+    /// Links between switches, where they differ from those of hosts.
+    LinkClass {
+        /// Rate of each direction.
+        rate: Option<Unit<BitRate>> => "`links.rate`",
+        /// Propagation delay.
+        delay: Option<Unit<Duration>> => "`links.delay`",
+        /// For a leaf-spine: the rate of the links of each spine, 1Mbps to `rate`. Loads, timeouts and ideal times are
+        /// computed from `rate`. Empty: `rate` for all.
+        spines: Vec<Unit<BitRate>> = [],
+    }
+}
+
+words! {
+    /// The distribution of flows over the links that are up.
+    Multipath {
+        /// Over all links equally.
+        Ecmp = "ecmp",
+        /// In proportion to their rates.
+        Wcmp = "wcmp",
+    }
+}
+
+words! {
+    /// The switch models.
+    SwitchModel {
+        /// Each input port has a buffer.
+        InputQueued = "input-queued",
+        /// All ports share one buffer.
+        SharedBuffer = "shared-buffer",
+    }
+}
+
+table! {
+    /// Every switch; needed in topologies with switches.
+    Switch {
+        /// Buffers of the switch.
+        model: SwitchModel,
+        /// Buffer of each input port, or of the switch when it is shared.
+        buffer: Unit<Bytes>,
+        /// For a shared buffer (dynamic threshold): a queue may occupy at most `alpha` times the free buffer.
+        alpha: Unit<Fraction> = "1",
+        /// Distribution of flows over the links that are up.
+        multipath: Multipath = "ecmp",
+        /// Pauses.
+        pfc: Option<Pfc> => "none",
+        /// Marks.
+        ecn: Option<Ecn> => "none",
+        /// Tags.
+        csig: Option<Csig> => "none",
+        /// Packets without payload instead of losses.
+        trim: Option<Trim> => "none",
+    }
+}
+
+table! {
+    /// Trimming (NDP, SIGCOMM'17): a switch without space for a packet cuts its payload and forwards the headers, in a
+    /// queue of higher priority, which acknowledgements and pulls use too. Packets of IRN's format only; receivers of
+    /// transports without pulls do not use what is left. Without this table, packets are dropped.
+    Trim {
+        /// `false` disables trimming although the plan contains the table.
+        enabled: bool = true,
+        /// Data packets that may wait for an output.
+        queue: u32 = 8,
+        /// Bytes of headers, acknowledgements and pulls that may wait for an output: as many as NDP's queue of eight
+        /// packets holds.
+        headers: Unit<Bytes> = "72KB",
+    }
+}
+
+table! {
+    /// Tags that switches write into waiting packets: how long the most congested hop of the path delays them (CSIG,
+    /// draft-ravi-ippm-csig), in 4 bytes of every frame of `falcon`. Without this table there are no tags, and a
+    /// controller that needs them (`bottleneck`) is refused.
+    Csig {
+        /// `false` disables tags although the plan contains the table.
+        enabled: bool = true,
+    }
+}
+
+table! {
+    /// Pauses. Without this table there are none.
+    Pfc {
+        /// `false` disables pauses although the plan contains the table.
+        enabled: bool = true,
+        /// For input-queued switches: a longer queue pauses the sender; `auto` leaves space for bytes in flight.
+        threshold: OrAuto<Bytes> = "auto",
+        /// For a shared buffer: bytes reserved for each port, for bytes in flight when it pauses; `auto`: as many as
+        /// are needed.
+        headroom: OrAuto<Bytes> = "auto",
+    }
+}
+
+words! {
+    /// The queue depth that is measured before a packet is marked.
+    EcnDepth {
+        /// All packets that wait for the output port.
+        Output = "output",
+        /// Bytes that wait for the output and arrived at the same input port (input-queued switches only).
+        VirtualQueue = "virtual-queue",
+        /// The content of the input port's buffer.
+        Input = "input",
+    }
+}
+
+words! {
+    /// The random numbers that decide about marks between `kmin` and `kmax`.
+    EcnDraw {
+        /// From one stream, in the order in which packets arrive.
+        Sequence = "sequence",
+        /// A function of the packet and the seed: two simulations mark the same packets at the same depth.
+        Packet = "packet",
+    }
+}
+
+table! {
+    /// Marks for congestion control. Without this table there are none.
+    Ecn {
+        /// `false` disables marks although the plan contains the table.
+        enabled: bool = true,
+        /// Queue depth below which no packet is marked.
+        kmin: Unit<Bytes>,
+        /// Queue depth above which every packet is marked; more than `kmin`.
+        kmax: Unit<Bytes>,
+        /// Share of packets that is marked just below `kmax`; between the two it grows linearly.
+        pmax: Unit<Probability>,
+        /// Measured queue depth.
+        depth: EcnDepth = "output",
+        /// Random numbers of marks.
+        draw: EcnDraw = "sequence",
+    }
+}
+
+words! {
+    /// The faults.
+    FaultKind {
+        /// Packets are lost, each independently.
+        Drop = "drop",
+        /// Packets are lost in bursts; length or end.
+        Burst = "burst",
+        /// Packets are overtaken by later ones; set either `delay` or `displacement`.
+        Reorder = "reorder",
+        /// Packets arrive twice.
+        Duplicate = "duplicate",
+        /// Packets arrive with a wrong bit; the ICRC finds them.
+        Corrupt = "corrupt",
+        /// Packets arrive later.
+        Delay = "delay",
+        /// A link carries no packets for a time.
+        Down = "down",
+        /// A link has a lower rate for a time, or until the end.
+        Slow = "slow",
+    }
+}
+
+words! {
+    /// The packets that a fault affects.
+    Target {
+        /// All but acknowledgements.
+        Data = "data",
+        /// Acknowledgements.
+        Acks = "acks",
+        /// All packets.
+        All = "all",
+    }
+}
+
+table! {
+    /// Faults, any number of them, in the order in which they act. Names of the directions of links are such as
+    /// `host-3>edge-1`, `edge-1>agg-0`, `host-0>switch-0`, `host-0>host-1`, `leaf-2>spine-0`.
+    ///
+    /// `links = "leaf-*>spine-1, spine-1>leaf-*"` disconnects one of four spines; switches continue to choose it.
+    Fault by FaultKind {
+        /// Type of fault; the types are listed below.
+        kind: FaultKind,
+        /// Names of directions of links, separated by commas; `*` matches any text.
+        links: String = "*",
+        /// Affected packets.
+        packets: Target = "all",
+        /// Probability for each packet. Burst: that one begins.
+        probability: Option<Unit<Probability>> [Drop Burst Reorder Duplicate Corrupt] => "needed",
+        /// Packets of a burst.
+        length: Option<u32> [Burst] => "burst: needed, or `end`",
+        /// Probability that a burst ends, at each packet; above 0.
+        end: Option<Unit<Probability>> [Burst] => "burst: needed, or `length`",
+        /// Probability of loss inside a burst, with `end`.
+        loss: Unit<Probability> [Burst] = "100%",
+        /// Time by which packets are late; at most 1 s.
+        delay: Option<Unit<Duration>> [Reorder Delay] => "reorder: needed, or `displacement`; delay: 0",
+        /// Delay of reordered packets in transmission times of full packets.
+        displacement: Option<u32> [Reorder] => "reorder: needed, or `delay`",
+        /// Largest additional time, at random.
+        jitter: Unit<Duration> [Delay] = 0,
+        /// Remaining rate; at least 1Mbps.
+        rate: Option<Unit<BitRate>> [Slow] => "needed",
+        /// Time at which the fault begins.
+        from: Unit<Duration> [Down Slow] = 0,
+        /// Time at which the fault ends; after `from`.
+        until: Option<Unit<Duration>> [Down Slow] => "down: needed; slow: the end",
+    }
+}
