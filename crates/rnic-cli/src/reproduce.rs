@@ -21,7 +21,7 @@ use crate::shell;
 /// Runs `rnic reproduce`.
 ///
 /// # Errors
-/// Bad input; or a row whose value is outside its band or cannot be judged.
+/// Bad input; or a row whose value cannot be judged, or is outside its band for no reason that the experiment states.
 pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     if args.run_lines {
         return remote_runs::work();
@@ -88,7 +88,7 @@ fn conclude(report: &Report<'_>, args: &ReproduceArgs) -> Result<(), Failure> {
         "The report: {} (report.json, verdicts.md, runs.csv, runs.parquet beside it)",
         page.display()
     ));
-    let failed = rows.iter().filter(|row| row.verdict.is_failure());
+    let failed = rows.iter().filter(|row| row.is_failure());
     let mut names: Vec<String> = failed.map(|row| format!("{} of {}", row.row, row.experiment)).collect();
     let count = names.len();
     names.dedup();
@@ -96,7 +96,7 @@ fn conclude(report: &Report<'_>, args: &ReproduceArgs) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Check(format!(
-        "check failed: {count} of {} rows are outside their band or cannot be judged: {}",
+        "check failed: {count} of {} rows are outside their band without a known reason, or cannot be judged: {}",
         rows.len(),
         names.join(", ")
     )))
@@ -108,5 +108,6 @@ fn command(args: &ReproduceArgs) -> String {
     words.extend(args.ids.iter().cloned());
     words.extend(args.fast.then(|| "--fast".to_owned()));
     words.extend(args.seeds.iter().flat_map(|seeds| ["--seeds".to_owned(), seeds.to_string()]));
+    words.extend(args.experiments.iter().flat_map(|folder| ["--experiments".to_owned(), folder.display().to_string()]));
     shell::join(&words)
 }

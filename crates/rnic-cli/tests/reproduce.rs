@@ -84,6 +84,29 @@ fn a_row_inside_its_band_is_a_success_and_leaves_a_report() {
 }
 
 #[test]
+fn a_row_that_is_known_to_lie_outside_is_shown_as_outside_and_is_no_failure() {
+    let folder = folder("band = { min = 1 }", "known = \"notes.md: T-1\"\nband = { max = 0.5 }");
+    let output = reproduce(folder.path(), &["test/small"]).ok();
+    for part in ["OUTSIDE", "T-1: outside (known, see notes.md: T-1); the paper: more", "1 outside (1 of them known)"] {
+        assert!(output.out.contains(part), "{part}: {output:#?}");
+    }
+    let page = fs::read_to_string(folder.path().join("out/reproduce/report.html")).expect("the report");
+    assert!(page.contains("OUTSIDE") && page.contains("known, see notes.md: T-1"), "the report hides it");
+}
+
+/// The report names a command that finds the same experiments from another folder, too.
+#[test]
+fn the_command_in_the_report_names_the_folder_of_experiments() {
+    let folder = folder("", "");
+    let experiments = folder.path().join("experiments");
+    let elsewhere = tempfile::tempdir().expect("a folder for the test");
+    let given = experiments.to_str().expect("UTF-8");
+    reproduce(elsewhere.path(), &["T-1", "--fast", "--experiments", given]).ok();
+    let table = fs::read_to_string(elsewhere.path().join("out/reproduce/verdicts.md")).expect("the table");
+    assert!(table.contains(&format!("`rnic reproduce T-1 --fast --experiments {given}`")), "{table}");
+}
+
+#[test]
 fn a_row_outside_its_band_ends_with_1_and_says_so() {
     let folder = folder("band = { min = 1 }", "band = { max = 0.5 }");
     let output = reproduce(folder.path(), &["test/small"]);
@@ -92,7 +115,7 @@ fn a_row_outside_its_band_ends_with_1_and_says_so() {
         output.out.contains("OUTSIDE")
             && output
                 .err
-                .contains("check failed: 1 of 1 rows are outside their band or cannot be judged: T-1 of test/small")
+                .contains("check failed: 1 of 1 rows are outside their band without a known reason, or cannot be judged: T-1 of test/small")
     );
     let page = fs::read_to_string(folder.path().join("out/reproduce/report.html")).expect("the report");
     assert!(page.contains("OUTSIDE"), "the report does not show OUTSIDE");

@@ -226,6 +226,9 @@ pub struct Check {
     pub band: Band,
     /// Reason for the width of the band.
     pub why: String,
+    /// For a row that is known to lie outside of its band: the document and heading that give the reason. The row
+    /// still counts as outside, but does not make the command fail.
+    pub known: Option<String>,
     /// Differences in the small version.
     pub fast: Option<FastCheck>,
 }

@@ -63,6 +63,27 @@ fn largest(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 }
 
 impl Row {
+    /// Returns `true` if the row makes the command fail: it cannot be judged, or is outside of its band without a
+    /// reason that the experiment states.
+    pub fn is_failure(&self) -> bool {
+        match self.verdict {
+            Verdict::Outside => self.known.is_none(),
+            Verdict::Unjudged(_) => true,
+            Verdict::Inside | Verdict::LeftOut(_) => false,
+        }
+    }
+
+    /// Returns a note on a row that is known to lie outside: where the reason is written, or, if it lies inside, that it
+    /// was known as outside.
+    pub fn note_on_known(&self) -> Option<String> {
+        let known = self.known.as_ref()?;
+        match self.verdict {
+            Verdict::Outside => Some(format!("known, see {known}")),
+            Verdict::Inside => Some(format!("inside, although known as outside in {known}")),
+            Verdict::Unjudged(_) | Verdict::LeftOut(_) => None,
+        }
+    }
+
     /// Returns the value for readers, with its range, its origin's mark, and which seed is judged if not the mean.
     pub fn found(&self) -> Option<String> {
         let note = self.seed.note().map_or_else(String::new, |note| format!(", {note}"));
@@ -94,11 +115,6 @@ impl Verdict {
             Self::LeftOut(_) => "left out",
         }
     }
-
-    /// Returns `true` if the verdict makes the command fail.
-    pub fn is_failure(&self) -> bool {
-        matches!(self, Self::Outside | Self::Unjudged(_))
-    }
 }
 
 /// A row of the report.
@@ -127,6 +143,8 @@ pub struct Row {
     pub band: Band,
     /// Reason for the width of the band.
     pub why: String,
+    /// For a row that is known to lie outside of its band: where the reason is written.
+    pub known: Option<String>,
     /// Verdict of the check.
     #[serde(flatten)]
     pub verdict: Verdict,
@@ -163,6 +181,7 @@ fn row(size: Size, layout: &Layout<'_>, samples: &Samples, check: &Check) -> Row
         seed: check.seed,
         band,
         why: why.clone(),
+        known: check.known.clone(),
         verdict: Verdict::Outside,
     };
     if let Some(reason) = fast.and_then(|fast| fast.skip.clone()) {

@@ -2,6 +2,7 @@
 //! from the paper.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 
 use rnic_reproduce::{Catalogue, Files};
@@ -19,6 +20,32 @@ fn every_experiment_with_runs_lists_its_deviations() {
         assert!(!experiment.deviations.is_empty(), "{id} lists no deviations");
         assert!(experiment.fast.why.is_some(), "{id}: the small version has no reason");
     }
+}
+
+/// Checks that the rows that their experiments call known as outside are those that `docs/results.md` marks, and that
+/// the named heading exists, names the row, and so explains it.
+#[test]
+fn rows_known_as_outside_are_those_of_the_results_and_are_explained() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let read = |name: &str| fs::read_to_string(docs.join(name)).expect("a page of the documentation");
+    let (results, reasons) = (read("results.md"), read("outside.md"));
+    let headings: BTreeSet<&str> = reasons.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+    let marked: BTreeSet<String> = results
+        .lines()
+        .filter(|line| line.starts_with("| ") && line.contains("**OUTSIDE**"))
+        .map(|line| line.split(" | ").take(3).collect::<Vec<_>>().join(" | "))
+        .collect();
+    let mut known = BTreeSet::new();
+    for experiment in &catalogue().experiments {
+        for check in experiment.check.iter().filter(|check| check.known.is_some()) {
+            let heading = check.known.as_deref().and_then(|known| known.strip_prefix("docs/outside.md: "));
+            let heading = heading.unwrap_or_else(|| panic!("{}: {:?}", experiment.id, check.known));
+            assert!(headings.contains(heading), "{}: docs/outside.md has no heading `{heading}`", experiment.id);
+            assert!(heading.contains(&check.row), "{}: `{heading}` does not name {}", experiment.id, check.row);
+            known.insert(format!("| {} | {} | {}", check.row, experiment.id, check.what.replace('|', "\\|")));
+        }
+    }
+    assert_eq!(known, marked, "rows known as outside, and those of docs/results.md");
 }
 
 #[test]

@@ -44,16 +44,25 @@ pub fn text(outcome: &Outcome<'_>) -> String {
     let heads = ["row", "what", "found (least to most)", "band", "verdict"];
     let mut text = table::results(&heads, outcome.rows.iter().map(cells).collect());
     for row in outcome.rows {
-        match &row.verdict {
-            Verdict::Outside => text.push_str(&format!("{}: outside; the paper: {}\n", row.row, row.paper)),
-            Verdict::Unjudged(reason) => text.push_str(&format!("{}: cannot be judged: {reason}\n", row.row)),
-            Verdict::LeftOut(reason) => text.push_str(&format!("{}: left out: {reason}\n", row.row)),
-            Verdict::Inside => {}
-        }
+        let note = row.note_on_known();
+        let note = match &row.verdict {
+            Verdict::Outside => {
+                let known = note.map_or_else(String::new, |note| format!(" ({note})"));
+                format!("outside{known}; the paper: {}", row.paper)
+            }
+            Verdict::Unjudged(reason) => format!("cannot be judged: {reason}"),
+            Verdict::LeftOut(reason) => format!("left out: {reason}"),
+            Verdict::Inside => match note {
+                Some(note) => note,
+                None => continue,
+            },
+        };
+        text.push_str(&format!("{}: {note}\n", row.row));
     }
     let count = |is: fn(&Verdict) -> bool| outcome.rows.iter().filter(|row| is(&row.verdict)).count();
+    let known = outcome.rows.iter().filter(|row| row.verdict == Verdict::Outside && row.known.is_some()).count();
     text.push_str(&format!(
-        "{} rows inside their band, {} outside, {} cannot be judged, {} left out; {}, {} runs\n",
+        "{} rows inside their band, {} outside ({known} of them known), {} cannot be judged, {} left out; {}, {} runs\n",
         count(|verdict| *verdict == Verdict::Inside),
         count(|verdict| *verdict == Verdict::Outside),
         count(|verdict| matches!(verdict, Verdict::Unjudged(_))),

@@ -104,7 +104,7 @@ fn summary(rows: &[&Row]) -> Markup {
                     td { (row.what) }
                     td.brief { (brief(row)) }
                     td.brief { (row.band) }
-                    td { (verdict(&row.verdict)) }
+                    td { (verdict(row)) }
                 }
             } }
         }
@@ -162,7 +162,7 @@ fn details(experiment: &Experiment, rows: &[Row]) -> Markup {
                     }
                     td { (row.paper) }
                     td { (row.band) small { (row.why) } }
-                    td { (verdict(&row.verdict)) }
+                    td { (verdict(row)) }
                 }
             } }
         }
@@ -209,15 +209,15 @@ fn strip(stat: &Stat, judged: f64, band: Band) -> Markup {
     }
 }
 
-fn verdict(verdict: &Verdict) -> Markup {
-    let (class, reason) = match verdict {
+fn verdict(row: &Row) -> Markup {
+    let (class, reason) = match &row.verdict {
         Verdict::Inside => ("inside", None),
-        Verdict::Outside => ("outside", None),
-        Verdict::Unjudged(reason) => ("unjudged", Some(reason)),
-        Verdict::LeftOut(reason) => ("left-out", Some(reason)),
+        Verdict::Outside => ("outside", row.note_on_known()),
+        Verdict::Unjudged(reason) => ("unjudged", Some(reason.clone())),
+        Verdict::LeftOut(reason) => ("left-out", Some(reason.clone())),
     };
     html! {
-        span class=(format!("verdict {class}")) { (verdict.name()) }
+        span class=(format!("verdict {class}")) { (row.verdict.name()) }
         @if let Some(reason) = reason { small { (reason) } }
     }
 }
