@@ -29,7 +29,7 @@ pub use compare::CompareArgs;
 pub use demo::{DemoArgs, NoisyArgs, OtherDemo};
 pub use doctor::DoctorArgs;
 pub use limit::LimitArgs;
-pub use list::ListArgs;
+pub use list::{ListArgs, ListKind};
 pub use new::{NewArgs, NewKind};
 pub use packaging::{CompletionsArgs, ManualArgs, Shell};
 pub use perf::PerfArgs;
@@ -183,6 +183,19 @@ mod tests {
     #[test]
     fn the_argument_declaration_is_valid() {
         Cli::command().debug_assert();
+    }
+
+    /// Checks that help is wrapped by clap alone: a paragraph of the text below the options is one line.
+    #[test]
+    fn a_paragraph_of_help_is_one_line() {
+        let mut commands = vec![Cli::command()];
+        while let Some(command) = commands.pop() {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with("  ")) {
+                assert!(line.ends_with(['.', ':']), "{}: a line is broken: {line}", command.get_name());
+            }
+            commands.extend(command.get_subcommands().cloned());
+        }
     }
 
     #[test]

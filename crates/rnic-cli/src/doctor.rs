@@ -134,7 +134,11 @@ fn setting(variable: &rnic_host::Variable) -> Setting {
 
 impl Diagnosis {
     fn text(&self) -> String {
-        let mut text = self.description.as_ref().map(|line| format!("{line}\n\n")).unwrap_or_default();
+        let verdict =
+            if self.works { "Works: try `rnic run -- ibv_devinfo`." } else { "Does not work: see FAILS below." };
+        let mut text = format!("{verdict}\n");
+        text += &self.description.as_ref().map(|line| format!("{line}\n")).unwrap_or_default();
+        text.push('\n');
         let mut rows = Vec::new();
         for check in &self.checks {
             let mark = match check.state {
@@ -158,10 +162,7 @@ impl Diagnosis {
             vec![setting.name.to_owned(), value, setting.meaning.to_owned()]
         });
         text += &table::explained(2, rows.collect());
-        text += &format!("\n{}\n", self.machine.summary());
-        text +=
-            if self.works { "Works: try `rnic run -- ibv_devinfo`.\n" } else { "Does not work: see FAILS above.\n" };
-        text
+        text + &format!("\n{}\n", self.machine.summary())
     }
 }
 

@@ -1,5 +1,8 @@
 //! `rnic list`: the names and options that can be chosen, as declared by the crates that provide them.
 
+mod text;
+
+use rnic_base::similar;
 use rnic_fabric::plan::SCHEMA;
 use rnic_fabric::workload::Operation;
 use rnic_fabric::workload::distribution::BUILT_IN;
@@ -7,9 +10,9 @@ use rnic_policy::{ParamSpec, ParamUnit, Params, Profile, Signals};
 use rnic_transports::{control, paths, profiles, recovery, schedule};
 use serde::Serialize;
 
-use crate::args::ListArgs;
+use crate::args::{ListArgs, ListKind};
 use crate::failure::Failure;
-use crate::{built_in, console, table};
+use crate::{built_in, console};
 
 /// All names that a plan or a command line can use.
 #[derive(Debug, Serialize)]
@@ -59,7 +62,7 @@ struct Policy {
 }
 
 /// An option of a transport or policy; values are formatted for users.
-#[derive(Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 struct OptionSpec {
     name: &'static str,
     unit: &'static str,
@@ -83,23 +86,74 @@ struct Kind {
 /// Runs `rnic list`.
 ///
 /// # Errors
-/// Currently none.
+/// When nothing has the name that was given.
 pub fn run(args: &ListArgs) -> Result<(), Failure> {
-    let catalogue = Catalogue {
-        transports: profiles().iter().map(transport).collect(),
-        policies: policies(),
-        topologies: kinds("topology"),
-        workloads: kinds("workload"),
-        faults: kinds("fault"),
-        operations: Operation::ALL.iter().map(|(name, _)| *name).collect(),
-        sizes: BUILT_IN.iter().map(|(name, _)| *name).collect(),
-        plans: built_in::plans().map(|(name, text)| PlanEntry { name, summary: built_in::summary(text) }).collect(),
-    };
+    let mut catalogue = Catalogue::all();
+    let is_overview = args.name.is_none() && args.kind.is_none();
+    if let Some(kind) = args.kind {
+        catalogue.keep(|of, _| of == kind);
+    }
+    if let Some(name) = &args.name {
+        let names: Vec<&str> = catalogue.names();
+        if !names.contains(&name.as_str()) {
+            let hint = similar::hint(name, names);
+            return Err(Failure::input(format!("nothing is called `{name}`{hint} (`rnic list` shows all names)")));
+        }
+        catalogue.keep(|_, known| known == name);
+    }
     match args.json {
         true => console::result("", Some(&catalogue)),
-        false => console::print(&text(&catalogue)),
+        false if is_overview => console::print(&text::overview(&catalogue)),
+        false => console::print(&text::details(&catalogue)),
     }
     Ok(())
+}
+
+impl Catalogue {
+    fn all() -> Self {
+        Self {
+            transports: profiles().iter().map(transport).collect(),
+            policies: policies(),
+            topologies: kinds("topology"),
+            workloads: kinds("workload"),
+            faults: kinds("fault"),
+            operations: Operation::ALL.iter().map(|(name, _)| *name).collect(),
+            sizes: BUILT_IN.iter().map(|(name, _)| *name).collect(),
+            plans: built_in::plans().map(|(name, text)| PlanEntry { name, summary: built_in::summary(text) }).collect(),
+        }
+    }
+
+    /// Removes entries for which `is_wanted` returns `false`, given their kind and name; operations and sizes, which
+    /// have no kind, too.
+    fn keep(&mut self, is_wanted: impl Fn(ListKind, &str) -> bool) {
+        self.transports.retain(|entry| is_wanted(ListKind::Transport, entry.name));
+        self.policies.retain(|entry| is_wanted(entry.list_kind(), entry.name));
+        self.topologies.retain(|entry| is_wanted(ListKind::Topology, entry.name));
+        self.workloads.retain(|entry| is_wanted(ListKind::Workload, entry.name));
+        self.faults.retain(|entry| is_wanted(ListKind::Fault, entry.name));
+        self.plans.retain(|entry| is_wanted(ListKind::Plan, entry.name));
+        self.operations.clear();
+        self.sizes.clear();
+    }
+
+    fn names(&self) -> Vec<&'static str> {
+        let kinds = [&self.topologies, &self.workloads, &self.faults];
+        let transports = self.transports.iter().map(|entry| entry.name);
+        let policies = self.policies.iter().map(|entry| entry.name);
+        let plans = self.plans.iter().map(|entry| entry.name);
+        transports.chain(policies).chain(kinds.into_iter().flatten().map(|entry| entry.name)).chain(plans).collect()
+    }
+}
+
+impl Policy {
+    fn list_kind(&self) -> ListKind {
+        match self.kind {
+            "recovery" => ListKind::Recovery,
+            "control" => ListKind::Control,
+            "paths" => ListKind::Paths,
+            _ => ListKind::Schedule,
+        }
+    }
 }
 
 /// Returns the kinds of a table of plans.
@@ -175,57 +229,3 @@ fn option(spec: &ParamSpec, value: u64) -> OptionSpec {
     let [default, min, max] = [value, spec.min, spec.max].map(|word| spec.show(word));
     OptionSpec { name: spec.name, unit, default, min, max, words, help: spec.help }
 }
-
-fn text(catalogue: &Catalogue) -> String {
-    let mut text =
-        "Transports (perf: --transport NAME, options by --set KEY=VALUE; sim: --set transport.KEY=VALUE)\n".to_owned();
-    for transport in &catalogue.transports {
-        let Transport { name, summary, recovery, control, paths, schedule, options, over_udp } = transport;
-        text += &format!("\n  {name}: {summary}\n");
-        let schedule = schedule.map_or(String::new(), |name| format!(" schedule={name}"));
-        text += &format!("    recovery={recovery} control={control} paths={paths}{schedule}\n");
-        text += &table::explained(3, options.iter().map(option_row).collect());
-        if !over_udp.is_empty() {
-            let pairs: Vec<String> = over_udp.iter().map(|(name, value)| format!("{name} {value}")).collect();
-            let lines: Vec<String> = pairs.chunks(PAIRS_PER_LINE).map(|pairs| pairs.join(", ")).collect();
-            text += &format!("    over UDP, for software: {}\n", lines.join(",\n      "));
-        }
-    }
-    text += "\nPolicies (exchange a part of a transport: perf --set KIND=NAME, sim --set transport.KIND=NAME)\n";
-    for kind in ["recovery", "control", "paths", "schedule"] {
-        text += &format!("\n  {kind}\n");
-        for policy in catalogue.policies.iter().filter(|policy| policy.kind == kind) {
-            let only = if policy.needs_scr { "; needs [scr] or --messages" } else { "" };
-            text += &format!("    {}: {}{only}\n", policy.name, policy.summary);
-            text += &table::explained(5, policy.options.iter().map(option_row).collect());
-        }
-    }
-    for (head, kinds) in [
-        ("Topologies (topology.kind of a plan)", &catalogue.topologies),
-        ("Workloads (workload.kind of a plan)", &catalogue.workloads),
-        ("Faults (kind of a [[fault]] of a plan; each also takes links and packets)", &catalogue.faults),
-    ] {
-        text += &format!("\n{head}\n\n");
-        let row = |kind: &Kind| [kind.name, &kind.keys, &kind.help].map(str::to_owned).to_vec();
-        text += &table::explained(1, kinds.iter().map(row).collect());
-    }
-    text += "\nPlans (sim NAME)\n\n";
-    let row = |plan: &PlanEntry| vec![plan.name.to_owned(), plan.summary.clone()];
-    text += &table::explained(1, catalogue.plans.iter().map(row).collect());
-    let operations = catalogue.operations.join(", ");
-    text += &format!("\nOperations of workloads: {operations}; of closed loops also read-write\n");
-    text + &format!("Flow sizes that come along: {}; or a file of lines SIZE SHARE\n", catalogue.sizes.join(", "))
-}
-
-fn option_row(option: &OptionSpec) -> Vec<String> {
-    let OptionSpec { name, unit, default, min, max, words, help } = option;
-    let range = match *unit {
-        "switch" => "true or false".to_owned(),
-        "choice" => words.join(" | "),
-        _ => format!("{min} to {max}"),
-    };
-    vec![(*name).to_owned(), default.clone(), format!("{help} ({unit}, {range})")]
-}
-
-/// Number of name and value pairs on a line, to fit a terminal.
-const PAIRS_PER_LINE: usize = 4;

@@ -37,6 +37,7 @@ fn a_working_machine_is_described() {
     for text in ["rnic0", "not hardware", "loss 1%, seed 7", "UDP port 4791", "127.0.0.1", "RNIC_JITTER", "Works"] {
         assert!(output.out.contains(text), "{text}: {output:#?}");
     }
+    assert!(output.out.starts_with("Works: try `rnic run -- ibv_devinfo`.\n"), "the verdict is not first: {output:#?}");
     assert!(output.out.lines().all(|line| line.chars().count() <= 120), "{output:#?}");
 }
 

@@ -10,17 +10,36 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn the_list_shows_transports_with_options_and_policies_by_kind() {
-    let output = rnic(&["list"]).ok();
-    for shown in ["roce-gbn", "irn", "cap_packets", "320 us", "go-back-n", "dcqcn", "ecmp", "round-robin"] {
-        assert!(output.out.contains(shown), "{shown} is not shown");
+fn the_list_is_an_overview_and_a_name_or_kind_shows_options() {
+    let shows = |arguments: &[&str], shown: &[&str]| {
+        let output = rnic(&[&["list"], arguments].concat()).ok();
+        for text in shown {
+            assert!(output.out.contains(text), "{arguments:?}: {text} is not shown: {}", output.out);
+        }
+        assert!(output.out.lines().all(|line| line.chars().count() <= 120), "a line has more than 120 columns");
+        output.out
+    };
+    let all = shows(&[], &["roce-gbn", "irn-default", "go-back-n", "dcqcn", "ecmp", "leaf-spine", "rnic list NAME"]);
+    assert!(all.lines().count() < 150 && !all.contains("cap_packets"), "the overview is too long: {all}");
+    let words = all.split_whitespace().collect::<Vec<_>>().join(" ");
+    for summary in ["(SCR A.6); needs [scr] or --messages", "(SCR A.7); needs [scr] or --messages"] {
+        assert!(words.contains(summary), "{summary}: {all}");
     }
-    assert!(output.out.contains("over UDP, for software: measured_timeouts true, rto 8 ms"), "{}", output.out);
-    for policy in ["swift-rate", "probed"] {
-        let line = output.out.lines().find(|line| line.trim_start().starts_with(&format!("{policy}: ")));
-        assert!(line.is_some_and(|line| line.ends_with("; needs [scr] or --messages")), "{policy}: {line:?}");
-    }
-    assert!(output.out.lines().all(|line| line.chars().count() <= 120), "a line has more than 120 columns");
+    let gbn = shows(
+        &["roce-gbn"],
+        &["over UDP, for software: measured_timeouts true, rto 8 ms", "cap_packets", "320 us", "recovery=go-back-n"],
+    );
+    assert!(!gbn.contains("falcon"), "{gbn}");
+    let both = shows(&["irn"], &["Transports", "Policies of recovery"]);
+    assert_eq!(both.matches("irn: ").count(), 2, "{both}");
+    let transports = shows(&["--kind", "transport"], &["Options of most transports", "roce-gbn: ", "falcon: "]);
+    let explained = transports.matches("request an acknowledgement after this many packets").count();
+    assert_eq!(explained, 1, "a common option is explained again: {transports}");
+    let controllers = shows(&["--kind", "control"], &["dcqcn: ", "swift: "]);
+    assert!(!controllers.contains("Transports"), "{controllers}");
+    shows(&["burst"], &["probability, length, end, loss"]);
+    rnic(&["list", "facon"]).assert_refused(2, &["nothing is called `facon`; did you mean `falcon`?"]);
+    rnic(&["list", "--kind", "transprot"]).assert_refused(2, &["transprot", "'transport'"]);
 }
 
 #[test]

@@ -111,12 +111,9 @@ fn a_row_outside_its_band_ends_with_1_and_says_so() {
     let folder = folder("band = { min = 1 }", "band = { max = 0.5 }");
     let output = reproduce(folder.path(), &["test/small"]);
     assert_eq!(output.status.code(), Some(1), "{output:#?}");
-    assert!(
-        output.out.contains("OUTSIDE")
-            && output
-                .err
-                .contains("check failed: 1 of 1 rows are outside their band without a known reason, or cannot be judged: T-1 of test/small")
-    );
+    let failed = "check failed: 1 of 1 rows are outside their band without a known reason, or cannot be judged: T-1 of \
+                  test/small";
+    assert!(output.out.contains("OUTSIDE") && output.err.contains(failed), "{output:#?}");
     let page = fs::read_to_string(folder.path().join("out/reproduce/report.html")).expect("the report");
     assert!(page.contains("OUTSIDE"), "the report does not show OUTSIDE");
     let table = fs::read_to_string(folder.path().join("out/reproduce/verdicts.md")).expect("the table");

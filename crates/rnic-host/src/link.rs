@@ -91,6 +91,8 @@ pub(crate) struct Link {
     /// Set while credit responses are ready to be sent.
     pub(crate) has_responses: bool,
     pub(crate) capture: Option<CaptureTo>,
+    /// Reason for which packets are sent from the NIC's own port instead of 4791; `None` if they are sent from 4791.
+    pub(crate) source_port_refusal: Option<String>,
     pub(crate) stats: NicStats,
     pub(crate) notices: Notices,
 }
@@ -186,6 +188,7 @@ impl Link {
             has_pending_errors: false,
             has_responses: false,
             capture: None,
+            source_port_refusal: None,
             stats: NicStats::default(),
             notices: Notices::default(),
         }

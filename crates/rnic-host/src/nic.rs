@@ -206,7 +206,11 @@ impl Nic {
     /// # Errors
     /// When the file header cannot be written.
     pub fn start_capture(&mut self, output: Box<dyn Write + Send>) -> Result<(), NicError> {
-        self.device.link.capture = Some(CaptureTo::new(output)?);
+        let link = &mut self.device.link;
+        link.capture = Some(CaptureTo::new(output)?);
+        if let Some(reason) = &link.source_port_refusal {
+            link.notices.push(Notice::SourcePortInUse { port: link.local_addr().port(), reason: reason.clone() });
+        }
         Ok(())
     }
 

@@ -21,9 +21,14 @@ pub enum Notice {
     /// The kernel refuses to split buffers into packets (GSO) on the interface to the peer: from now on each packet is
     /// sent separately.
     SegmentationRefused,
-    /// Packets are not sent from port 4791, for the given reason, so captures will not show them as RoCEv2. This has no
-    /// other effect.
-    SourcePortInUse(String),
+    /// A capture has been started whose packets are not sent from port 4791, so that programs do not recognise them as
+    /// RoCEv2 by themselves. This has no other effect.
+    SourcePortInUse {
+        /// Port from which packets are sent instead.
+        port: u16,
+        /// Reason given by the kernel.
+        reason: String,
+    },
     /// Packets to other NICs of this machine are sent over UDP, for this reason.
     BypassUnavailable(String),
     /// The other end of a connection uses settings that differ from those of this end.
@@ -65,9 +70,11 @@ impl std::fmt::Display for Notice {
                 f,
                 "the kernel refuses segmentation offload (GSO) on this interface; packets are sent one by one"
             ),
-            Self::SourcePortInUse(reason) => {
-                write!(f, "packets are not sent from UDP port 4791, so captures do not show them as RoCEv2: {reason}")
-            }
+            Self::SourcePortInUse { port, reason } => write!(
+                f,
+                "packets are sent from UDP port {port} instead of 4791 ({reason}); to read the capture as RoCEv2: \
+                 tshark -d udp.port=={port},infiniband -r FILE"
+            ),
             Self::BypassUnavailable(reason) => {
                 write!(f, "packets to processes on this machine are sent over UDP instead of shared memory: {reason}")
             }

@@ -73,8 +73,8 @@ impl Row {
         }
     }
 
-    /// Returns a note on a row that is known to lie outside: where the reason is written, or, if it lies inside, that it
-    /// was known as outside.
+    /// Returns a note on a row that is known to lie outside: where the reason is written, or, if it lies inside, that
+    /// it was known as outside.
     pub fn note_on_known(&self) -> Option<String> {
         let known = self.known.as_ref()?;
         match self.verdict {

@@ -29,10 +29,11 @@ pub struct CompareArgs {
     pub json: bool,
 }
 
-const EXAMPLES: &str = r#"Examples:
+const EXAMPLES: &str = "\
+Examples:
   rnic sim incast --seeds 5 --out out/irn
-  rnic sim incast --seeds 5 --out out/gbn --set 'transport={name="roce-gbn"}'
+  rnic sim incast --seeds 5 --out out/gbn --set 'transport={name=\"roce-gbn\"}'
   rnic compare out/irn out/gbn --out out/irn-gbn
 
-A difference is marked with * when it is significant at 95 %, all rows considered together (Student's test, paired by
-seeds where both have the same, corrected after Holm). With one seed there is no judgement."#;
+A difference is marked with * when it is significant at 95 %, all rows considered together (Student's test, paired \
+by seeds where both have the same, corrected after Holm). With one seed there is no judgement.";

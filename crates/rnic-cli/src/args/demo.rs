@@ -69,8 +69,8 @@ pub struct NoisyArgs {
 }
 
 const NOISY_EXAMPLES: &str = "\
-One tenant writes 64 KiB messages, 32 at a time; the other sends 256 bytes and waits for the answer. Both are pairs of
-processes of their own, `rnic perf` over UDP, and their packets queue for one link, which no other process shares. The
+One tenant writes 64 KiB messages, 32 at a time; the other sends 256 bytes and waits for the answer. Both are pairs of \
+processes of their own, `rnic perf` over UDP, and their packets queue for one link, which no other process shares. The \
 latency of the second tenant is measured alone, and beside the first under each scheduler, three times in turns.
 
 Examples:
@@ -78,7 +78,7 @@ Examples:
   rnic demo noisy-neighbour --link-rate 500Mbps --duration 3s";
 
 const EXAMPLES: &str = "\
-Moves a file by RDMA Write between two processes over UDP, through loss and reordering, with roce-gbn, irn and falcon,
+Moves a file by RDMA Write between two processes over UDP, through loss and reordering, with roce-gbn, irn and falcon, \
 and compares it byte for byte. Then the same bytes cross a simulated 100 Gbit/s link under the same conditions.
 
 Examples:

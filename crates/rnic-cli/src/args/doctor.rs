@@ -12,7 +12,7 @@ pub struct DoctorArgs {
 }
 
 const EXAMPLES: &str = "\
-Says what `rnic run` would use here, and why: libraries, addresses, what the kernel gives, limits, every setting.
+Says what `rnic run` would use here, and why: libraries, addresses, what the kernel gives, limits, every setting. \
 Exit code 1 when something stops it from working.
 
 Examples:

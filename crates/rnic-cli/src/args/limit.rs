@@ -46,8 +46,8 @@ fn queue_pair(text: &str) -> Result<u32, String> {
 }
 
 const EXAMPLES: &str = "\
-Limits the rate at which the NIC takes the data of a queue pair out of memory: requests, responses to Reads and
-retransmissions, over every transport. The program continues and is not told. A lower limit that it has set itself
+Limits the rate at which the NIC takes the data of a queue pair out of memory: requests, responses to Reads and \
+retransmissions, over every transport. The program continues and is not told. A lower limit that it has set itself \
 (ibv_modify_qp_rate_limit) stays in force. Permitted for the user of the process, and for root.
 
 Examples:

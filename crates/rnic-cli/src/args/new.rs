@@ -37,8 +37,8 @@ pub enum NewKind {
 }
 
 const EXAMPLES: &str = "\
-Makes the folder NAME, a cargo package of its own: a commented text to change, its tests, a plan, and a README with the
-commands to type. Nothing that exists is overwritten.
+Makes the folder NAME, a cargo package of its own: a commented text to change, its tests, a plan, and a README with \
+the commands to type. Nothing that exists is overwritten.
 
 Examples:
   rnic new transport my-reno

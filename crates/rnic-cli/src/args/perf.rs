@@ -161,6 +161,6 @@ Examples:
   rnic perf --listen --peers roce               the same with packets as adapters have them, and on another:
   rnic perf 10.0.0.1 --peers roce --op send
 
-Timeouts and caps that are not set fit the wire: on udp processes, on sim the link (see `rnic list` for the paper's).
-Figures on udp are those of software on this machine, not of RDMA hardware. Results on sim say that they are
+Timeouts and caps that are not set fit the wire: on udp processes, on sim the link (see `rnic list` for the paper's). \
+Figures on udp are those of software on this machine, not of RDMA hardware. Results on sim say that they are \
 simulated.";

@@ -47,5 +47,5 @@ const EXAMPLES: &str = r#"Examples:
   rnic plan new mine.toml --from irn-default
   rnic plan schema > plan.schema.json
 
-Even Better TOML and taplo use the schema if a plan begins with the line
+Even Better TOML and taplo use the schema if a plan begins with this line:
   #:schema ./plan.schema.json"#;

@@ -14,8 +14,8 @@ pub struct ProgramArgs {
 }
 
 const EXAMPLES: &str = "\
-A transport program decides on loss recovery and congestion control (Tonic, NSDI'20). It runs as native code, is
-loaded as a file, and is emitted as SystemVerilog; all forms decide equally. A law is such a program for congestion
+A transport program decides on loss recovery and congestion control (Tonic, NSDI'20). It runs as native code, is \
+loaded as a file, and is emitted as SystemVerilog; all forms decide equally. A law is such a program for congestion \
 control, scheduling or paths alone.
 
   rnic program list

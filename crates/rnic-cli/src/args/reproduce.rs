@@ -66,6 +66,6 @@ Examples:
   rnic reproduce I-R2
   rnic reproduce irn --seeds 5 --jobs 8
 
-The exit code is 1 when a row cannot be judged, or is outside its band and its experiment does not state
-that this is known, and why. Runs are kept in the folder of --out: after
-an interrupt, or for another figure that needs the same ones, only the rest is run.";
+The exit code is 1 when a row cannot be judged, or is outside its band and its experiment does not state that this is \
+known, and why. Runs are kept in the folder of --out: after an interrupt, or for another figure that needs the same \
+ones, only the rest is run.";

@@ -77,9 +77,9 @@ fn option(variable: &'static Variable) -> Arg {
 }
 
 const EXAMPLES: &str = "\
-Runs PROGRAM with our libibverbs and librdmacm in place of the system's. The process becomes the program: its exit code,
-its signals. Each option sets the variable of its name (--loss: RNIC_LOSS) for the program and everything that it
-starts; variables that are set already stay unless their option is given.
+Runs PROGRAM with our libibverbs and librdmacm in place of the system's. The process becomes the program: its exit \
+code, its signals. Each option sets the variable of its name (--loss: RNIC_LOSS) for the program and everything that \
+it starts; variables that are set already stay unless their option is given.
 
 Examples:
   rnic run -- ib_write_bw                                on one side, and on the other:

@@ -19,12 +19,12 @@ pub struct SignalsArgs {
 }
 
 const EXAMPLES: &str = "\
-Prints what happens at the queue pairs and the NIC of a process, as the control programs of SCR see it, a line of JSON
-each: tx, rx, ack, nack, cnp (packets), rtt (answered probes), hint, bus, nic (this host; the latency of the bus is the
-time that packets wait for the process), credit, peer-bus, peer-nic (messages of peers; see --messages of rnic run).
-Signals of the same kind and queue pair within a millisecond are one line. The NIC collects them while this command
-runs, and two seconds longer; two commands for one process share them. Times are those of the process, from the start
-of its NIC.
+Prints what happens at the queue pairs and the NIC of a process, as the control programs of SCR see it, a line of \
+JSON each: tx, rx, ack, nack, cnp (packets), rtt (answered probes), hint, bus, nic (this host; the latency of the \
+bus is the time that packets wait for the process), credit, peer-bus, peer-nic (messages of peers; see --messages of \
+rnic run). Signals of the same kind and queue pair within a millisecond are one line. The NIC collects them while \
+this command runs, and two seconds longer; two commands for one process share them. Times are those of the process, \
+from the start of its NIC.
 
 Examples:
   rnic signals 4711 | head

@@ -51,14 +51,15 @@ pub struct SimArgs {
     pub json: bool,
 }
 
-const EXAMPLES: &str = r#"Examples:
+const EXAMPLES: &str = "\
+Examples:
   rnic sim irn-default
   rnic sim irn-default --set switch.pfc.enabled=true
-  rnic sim irn-default --set 'transport={name="roce-gbn", rto="auto"}'
+  rnic sim irn-default --set 'transport={name=\"roce-gbn\", rto=\"auto\"}'
   rnic sim k8-permutation --threads 4
   rnic sim irn-default --set record.interval=10us --out out/irn
   rnic sim incast --seeds 5 --out out/incast
   rnic sim incast --seed 7 --out out/incast --json | jq .trace_hash
 
-A failed check (a message lost or done twice, wrong bytes, a deadlock) ends with exit code 1 and the command that
-repeats the run."#;
+A failed check (a message lost or done twice, wrong bytes, a deadlock) ends with exit code 1 and the command that \
+repeats the run.";

@@ -45,10 +45,11 @@ pub struct SweepArgs {
     pub json: bool,
 }
 
-const EXAMPLES: &str = r#"Examples:
+const EXAMPLES: &str = "\
+Examples:
   rnic sweep incast --vary workload.senders=5,10,20,30
   rnic sweep irn-default --vary transport=irn,roce-gbn --vary mtu=1024,4096 --seeds 5
   rnic sweep incast --vary 'switch.buffer=60KB,120KB,240KB' --field queue_max_bytes
 
-The table has the mean over the seeds and half of its 95 % confidence interval. After an interrupt,
-the same command runs only the rest."#;
+The table has the mean over the seeds and half of its 95 % confidence interval. After an interrupt, the same command \
+runs only the rest.";

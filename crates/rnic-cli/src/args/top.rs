@@ -33,7 +33,7 @@ pub struct TopArgs {
 }
 
 const EXAMPLES: &str = "\
-Shows the processes of this user (for root: of all users) in this network namespace that have opened the software
+Shows the processes of this user (for root: of all users) in this network namespace that have opened the software \
 device, with their rates, losses, retransmissions and out-of-order packets. Ends with ctrl-c.
 
 Examples:

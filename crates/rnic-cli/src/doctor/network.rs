@@ -59,7 +59,8 @@ fn port() -> Check {
         RocePort::Taken(error) => Check::note(
             NAME,
             format!("in use{}: {error}", port_owners()),
-            "connections work; packets are sent from other ports, so captures need \"decode as\" RoCEv2",
+            "connections work; packets are sent from other ports, so captures are read as RoCEv2 with tshark -d \
+             udp.port==PORT,infiniband, where PORT is printed when the capture starts",
         ),
     }
 }

@@ -62,7 +62,8 @@ pub fn text(outcome: &Outcome<'_>) -> String {
     let count = |is: fn(&Verdict) -> bool| outcome.rows.iter().filter(|row| is(&row.verdict)).count();
     let known = outcome.rows.iter().filter(|row| row.verdict == Verdict::Outside && row.known.is_some()).count();
     text.push_str(&format!(
-        "{} rows inside their band, {} outside ({known} of them known), {} cannot be judged, {} left out; {}, {} runs\n",
+        "{} rows inside their band, {} outside ({known} of them known), {} cannot be judged, {} left out; {}, {} \
+         runs\n",
         count(|verdict| *verdict == Verdict::Inside),
         count(|verdict| *verdict == Verdict::Outside),
         count(|verdict| matches!(verdict, Verdict::Unjudged(_))),

@@ -38,9 +38,7 @@ pub(super) fn open_link(config: &NicConfig, secrets: &Secrets) -> Result<Link, N
     let roce = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), UDP_PORT);
     let (lanes, refused) = crate::sockets::open(config, &mut secrets.stream("port"))?;
     let mut link = Link::new(lanes.into_iter().collect(), ports, config.segmentation);
-    if let Some(error) = refused {
-        link.notices.push(Notice::SourcePortInUse(error.to_string()));
-    }
+    link.source_port_refusal = refused.map(|error| error.to_string());
     if config.real_roce_peers {
         let gsi = GsiPort::new(link.lanes.iter().map(Lane::sender));
         link.gsi = Some(Arc::new(gsi.map_err(|error| NicError::opening(roce, error))?));
