@@ -19,6 +19,7 @@ pub mod csig;
 pub mod fairness;
 pub mod lazy_queue;
 pub mod limits;
+pub mod plain;
 pub mod prefetch;
 pub mod rng;
 pub mod rtt;

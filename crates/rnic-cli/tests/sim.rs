@@ -164,7 +164,7 @@ fn a_run_that_ends_at_its_limit_reports_that() {
 fn every_bad_plan_is_refused_with_one_line() {
     let (folder, plan) = folder();
     let cases: [(&[&str], &[&str]); 14] = [
-        (&["--set", "links.rat=40Gbps"], &["links.rat", "unknown field", "did you mean `rate`?"]),
+        (&["--set", "links.rat=40Gbps"], &["links.rat", "unknown key", "did you mean `rate`?"]),
         (&["--set", "links.rate=40us"], &["links.rate", "40us", "Gbps"]),
         (&["--set", "links.delay=0us"], &["links.delay"]),
         (&["--set", "transport.name=quic"], &["quic", "roce-gbn, irn"]),

@@ -74,7 +74,7 @@ fn a_killed_sweep_goes_on_where_it_was() {
 fn bad_sweeps_are_refused_in_one_line() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     for (more, reason) in [
-        (&["--vary", "workload.dept=1"][..], "unknown field `dept`"),
+        (&["--vary", "workload.dept=1"][..], "unknown key `dept`"),
         (&["--vary", "mtu=512,512"], "the value 512 is given twice"),
         (&["--vary", "mtu"], "expected KEY=VALUE"),
         (&["--field", "goodput_gbp"], "did you mean `goodput_gbps`?"),

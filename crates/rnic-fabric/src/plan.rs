@@ -14,6 +14,7 @@ mod error;
 mod faults;
 mod fitted;
 mod json_schema;
+mod keys;
 mod nic;
 mod nvme;
 mod processors;
@@ -42,6 +43,7 @@ use crate::workload::WorkloadPlan;
 
 pub use error::PlanError;
 pub use json_schema::json_schema;
+pub use keys::insert;
 pub use nic::{BusPlan, NicPlan, WorkFetch};
 pub use raw::SCHEMA;
 pub use schema::{Absent, Doc, Key, TABLES_BY_NAME, Table, Word};
@@ -191,9 +193,10 @@ impl Plan {
         overrides: &[(&str, &str)],
         files: &mut FileReader<'_>,
     ) -> Result<Self, PlanError> {
-        let raw = resolve::read(text, overrides).map_err(|error| Self::explain_key(error, overrides))?;
-        let plan = resolve::resolve(raw, files).map_err(|error| Self::explain(error, text, overrides))?;
-        plan.check()?;
+        let locate = |error: PlanError| error.located(text, overrides);
+        let raw = resolve::read(text, overrides).map_err(|error| locate(Self::explain_key(error, overrides)))?;
+        let plan = resolve::resolve(raw, files).map_err(|error| locate(Self::explain(error, text, overrides)))?;
+        plan.check().map_err(locate)?;
         Ok(plan)
     }
 
@@ -201,7 +204,9 @@ impl Plan {
     fn explain_key(error: PlanError, overrides: &[(&str, &str)]) -> PlanError {
         match error {
             PlanError::Key { key, line: None, what }
-                if !key.contains('.') && overrides.iter().any(|(given, _)| *given == key) =>
+                if !key.contains('.')
+                    && what.starts_with("unknown key")
+                    && overrides.iter().any(|(given, _)| *given == key) =>
             {
                 let what = format!("{what}; an option of the transport is `transport.{key}`");
                 PlanError::Key { key, line: None, what }
@@ -222,7 +227,7 @@ impl Plan {
                 PlanError::Value { key: "transport.name", what }
             }
             PlanError::Transport(SelectError::Option { transport, source: ParamError::Unknown { name, known } }) => {
-                let line = line_of_option(text, &name);
+                let line = keys::line_of(text, &format!("transport.{name}"));
                 let what = format!(
                     "unknown parameter `{name}` of the transport `{transport}`; the valid parameters are: {known}{}",
                     similar::hint(&name, known.split(", "))
@@ -241,20 +246,6 @@ impl Plan {
     pub fn check(&self) -> Result<(), PlanError> {
         resolve::check(self)
     }
-}
-
-/// Returns the number of the line in which the table `[transport]` of a plan sets the option `name`, if it does.
-fn line_of_option(text: &str, name: &str) -> Option<usize> {
-    let mut is_transport = false;
-    let is_option = |line: &str| line.strip_prefix(name).is_some_and(|rest| rest.trim_start().starts_with('='));
-    let mut lines = text.lines().map(str::trim_start).enumerate();
-    let found = lines.find(|(_, line)| {
-        if line.starts_with('[') {
-            is_transport = line.trim_end() == "[transport]";
-        }
-        is_transport && is_option(line)
-    });
-    found.map(|(at, _)| at + 1)
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ class Module(unittest.TestCase):
         for wrong, text in [
             (lambda: openrnic.plan("nowhere"), "neither a plan of the package nor a file"),
             (lambda: small().set("links.rate", "fast"), "links.rate"),
-            (lambda: small().set("workload.sender", 1), "unknown field `sender`"),
+            (lambda: small().set("workload.sender", 1), "unknown key `sender`"),
             (lambda: openrnic.sweep(small(), {"mtu": [512, 512, 1]}), "mtu"),
         ]:
             with self.assertRaises(ValueError) as caught:

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rnic_base::similar;
+use rnic_base::{plain, similar};
 
 use crate::experiment::Experiment;
 use crate::files::Files;
@@ -171,7 +171,7 @@ fn parse(text: &str) -> Result<Experiment, Wrong> {
     serde_path_to_error::deserialize(deserializer).map_err(|error| {
         let path = error.path().to_string();
         let key = if path == "." { "top level".to_owned() } else { path };
-        (line_of(error.inner()), key, one_line(error.inner().message()))
+        (line_of(error.inner()), key, plain::explained(error.inner().message()))
     })
 }
 

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use rnic_fabric::plan::FileReader;
+use rnic_fabric::plan::{FileReader, insert};
 use serde::Deserialize;
 
 use crate::axis::Axis;
 use crate::run::{RunSpec, Sample};
 use crate::run_set::{PointRuns, RunSet, SeedRun};
-use crate::work::{replace, simulation_of};
+use crate::work::simulation_of;
 
 /// The runs of a sweep.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl Sweep {
         for values in sweep.combinations() {
             let mut table = base.clone();
             for (axis, value) in sweep.axes.iter().zip(&values) {
-                replace(&mut table, &axis.key, &value_of(value))?;
+                insert(&mut table, &axis.key, value_of(value))?;
             }
             let at = sweep.name_of(&values);
             let task = simulation_of(&table, files).map_err(|error| format!("{at}{error}"))?;
@@ -108,7 +108,7 @@ impl Sweep {
 pub fn with_settings(text: &str, settings: &[(&str, &str)]) -> Result<toml::Table, String> {
     let mut table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.message().replace('\n', " "))?;
     for (key, value) in settings {
-        replace(&mut table, key, &value_of(value))?;
+        insert(&mut table, key, value_of(value))?;
     }
     Ok(table)
 }

@@ -12,9 +12,8 @@ pub mod deadlock;
 pub mod fae;
 pub mod tonic;
 
+use rnic_base::plain;
 use serde::de::DeserializeOwned;
-
-use crate::input::one_line;
 
 /// The inputs on which the results of a trial depend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,7 +77,7 @@ pub fn find(name: &str) -> Result<&'static Trial, String> {
 /// Parses arguments as `T`; an error is one line that names the argument.
 fn read<T: DeserializeOwned>(arguments: &toml::Table) -> Result<T, String> {
     serde_path_to_error::deserialize(toml::Value::Table(arguments.clone())).map_err(|error| {
-        let message = one_line(error.inner().message());
+        let message = plain::explained(error.inner().message());
         match error.path().to_string().as_str() {
             "." => message,
             path => format!("{path}: {message}"),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rnic_base::{Bytes, Duration, Probability};
 use rnic_fabric::Plan;
-use rnic_fabric::plan::FileReader;
+use rnic_fabric::plan::{FileReader, insert};
 
 use crate::catalogue::{CatalogueError, FILE, Selected};
 use crate::experiment::{AxisPoint, Experiment, Overrides, Sweep, Variant};
@@ -275,7 +275,7 @@ fn overridden(experiment: &Experiment, overrides: &[&Overrides]) -> Result<toml:
     // The name does not affect the run, so it is left out of the key.
     table.remove("name");
     for (key, value) in overrides.iter().flat_map(|overrides| overrides.iter()) {
-        replace(&mut table, key, value)?;
+        insert(&mut table, key, value.clone())?;
     }
     Ok(table)
 }
@@ -327,19 +327,6 @@ fn cost(plan: &Plan, table: &toml::Table) -> u64 {
     let seconds = duration.map_or(0.0, |duration| duration.as_us_f64() * 1e-6);
     let offered = plan.host_links.rate.as_gbps_f64() * 1e9 / 8.0 * seconds * load * f64::from(plan.topology.hosts());
     (offered + bytes * repeats as f64).max(COST_MIN) as u64
-}
-
-/// Sets the value at `key`, a dotted path.
-pub(crate) fn replace(table: &mut toml::Table, key: &str, value: &toml::Value) -> Result<(), String> {
-    let (parents, last) = key.rsplit_once('.').map_or((None, key), |(parents, last)| (Some(parents), last));
-    let mut target = table;
-    for part in parents.into_iter().flat_map(|parents| parents.split('.')) {
-        let next = target.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));
-        target =
-            next.as_table_mut().ok_or_else(|| format!("`{key}`: a component of this dotted key is not a table"))?;
-    }
-    target.insert(last.to_owned(), value.clone());
-    Ok(())
 }
 
 /// Minimum cost of a run, in bytes: setup and teardown take about as long as moving this number of bytes.

@@ -322,7 +322,7 @@ fn a_name_is_an_experiment_a_row_a_paper_or_all() {
 fn errors_are_one_line_with_file_key_and_reason() {
     let cases = [
         ("seeds = [1, 2, 3]", "seeds = [1]", "seeds: must have at least 3 seeds"),
-        ("question =", "qestion =", "unknown field `qestion`"),
+        ("question =", "qestion =", "unknown key `qestion`"),
         (
             "of = \"irn\"",
             "of = \"iwarp\"",
@@ -337,7 +337,7 @@ fn errors_are_one_line_with_file_key_and_reason() {
             "there is no value of that axis `2%`; the valid names are: 0.1%, 1%",
         ),
         ("band = { min = 1.2, max = 20 }", "band = {}", "check[0].band: needs `min`, `max` or both"),
-        ("kind = \"ratio\"", "kind = \"product\"", "check[0].value.kind: unknown variant `product`"),
+        ("kind = \"ratio\"", "kind = \"product\"", "check[0].value.kind: unknown word `product`"),
         ("name = \"gbn\"", "name = \"irn\"", "variant: `irn` is defined twice"),
         ("axis = \"loss\"", "axis = \"load\"", "plot[0].axis: there is no axis `load`"),
         ("mtu = 1024", "mtu = ", "not valid TOML"),

@@ -356,9 +356,9 @@ fn errors_in_trials_are_one_line_with_the_variant() {
             "kind = \"traces\"\nmeasures = [\"share\"]\nat = { order = \"ordered\" }",
             "plot[0].measures: `share` has one value per run; the series over time are none",
         ),
-        ("reserve = false", "resrve = false", "variant `without` at order ordered: resrve: unknown field `resrve`"),
-        ("schedules = 300", "", "variant `with` at order ordered: missing field `schedules`"),
-        ("\"ordered\", \"unordered\"]", "\"ordered\", \"weak\"]", "at order weak: ordering: unknown variant `weak`"),
+        ("reserve = false", "resrve = false", "variant `without` at order ordered: resrve: unknown key `resrve`"),
+        ("schedules = 300", "", "variant `with` at order ordered: the key `schedules` is missing"),
+        ("\"ordered\", \"unordered\"]", "\"ordered\", \"weak\"]", "at order weak: ordering: unknown word `weak`"),
     ];
     assert_errors(SEARCH, refusal, &search);
     let rate = [

@@ -2,6 +2,8 @@
 
 use rnic_transports::SelectError;
 
+use super::keys;
+
 /// The reason why a plan cannot be run, in one line with the key or the line number.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlanError {
@@ -47,6 +49,22 @@ pub enum PlanError {
 }
 
 impl PlanError {
+    /// Adds the line of the key in the plan's `text`, if it is there and is not replaced.
+    pub(super) fn located(self, text: &str, overrides: &[(&str, &str)]) -> Self {
+        let line_of = |key: &str| {
+            let is_replaced =
+                |given: &str| key.strip_prefix(given).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+            if overrides.iter().any(|(given, _)| is_replaced(given)) { None } else { keys::line_of(text, key) }
+        };
+        match self {
+            Self::Key { key, line: None, what } => Self::Key { line: line_of(&key), key, what },
+            Self::Value { key, what } if line_of(key).is_some() => {
+                Self::Key { key: key.to_owned(), line: line_of(key), what }
+            }
+            error => error,
+        }
+    }
+
     pub(super) fn value(key: &'static str, what: impl Into<String>) -> Self {
         Self::Value { key, what: what.into() }
     }

@@ -1,14 +1,14 @@
 //! Conversion from the parsed to the checked plan.
 
 use rnic_base::limits::{MTU_MAX, MTU_MIN, READS_IN_PROGRESS_MAX};
-use rnic_base::{Bytes, Duration, Time, similar};
+use rnic_base::{Bytes, Duration, Time, plain};
 use rnic_policy::{AdaptivePlace, Profile, Signals};
 use serde::Deserialize;
 
 use super::quantity::{Fraction, OrAuto, Unit};
 use super::raw::{EcnDepth, EcnDraw, Raw, SwitchModel, TopologyKind};
 use super::{
-    FileReader, LinkPlan, Plan, PlanError, RunPlan, TopologyPlan, derived, faults, fitted, nic, processors, raw,
+    FileReader, LinkPlan, Plan, PlanError, RunPlan, TopologyPlan, derived, faults, fitted, keys, nic, processors, raw,
     record, scr, slow_host, workloads,
 };
 use crate::link::{PLAN_TIME_MAX, PORTS_MAX};
@@ -21,14 +21,14 @@ pub(super) fn read(text: &str, overrides: &[(&str, &str)]) -> Result<Raw, PlanEr
     let line_at = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
     let syntax = |error: &toml::de::Error| PlanError::Syntax {
         line: error.span().map_or(1, |span| line_at(span.start)),
-        what: one_line(error.message()),
+        what: plain::explained(error.message()),
     };
     if overrides.is_empty() {
         let deserializer = toml::Deserializer::parse(text).map_err(|error| syntax(&error))?;
         return serde_path_to_error::deserialize(deserializer).map_err(|error| {
             let inner = error.inner();
             let line = inner.span().map(|span| line_at(span.start));
-            PlanError::Key { key: path_of(&error), line, what: with_hint(one_line(inner.message())) }
+            PlanError::Key { key: path_of(&error), line, what: plain::explained(inner.message()) }
         });
     }
     let mut table: toml::Table = text.parse().map_err(|error| syntax(&error))?;
@@ -39,27 +39,13 @@ pub(super) fn read(text: &str, overrides: &[(&str, &str)]) -> Result<Raw, PlanEr
     serde_path_to_error::deserialize(value).map_err(|error| PlanError::Key {
         key: path_of(&error),
         line: None,
-        what: with_hint(one_line(error.inner().message())),
+        what: plain::explained(error.inner().message()),
     })
-}
-
-/// Appends the most similar of the names that a message of serde lists between backticks, after the unknown one.
-fn with_hint(message: String) -> String {
-    if !message.starts_with("unknown ") {
-        return message;
-    }
-    let mut names = message.split('`').skip(1).step_by(2);
-    let hint = names.next().map_or_else(String::new, |unknown| similar::hint(unknown, names));
-    message + &hint
 }
 
 fn path_of(error: &serde_path_to_error::Error<toml::de::Error>) -> String {
     let path = error.path().to_string();
     if path == "." { "top level".to_owned() } else { path }
-}
-
-fn one_line(message: &str) -> String {
-    message.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 /// Sets `key`, a path with dots, to `value`.
@@ -78,19 +64,10 @@ fn replace(table: &mut toml::Table, key: &str, value: &str) -> Result<(), PlanEr
         }
         Err(_) => toml::Value::String(value.to_owned()),
     };
-    let mut target = table;
-    let mut parts: Vec<&str> = key.split('.').collect();
-    let last = parts
-        .pop()
-        .filter(|last| !last.is_empty())
-        .ok_or_else(|| wrong("the key is empty; use KEY=VALUE with a key such as links.rate"))?;
-    for part in parts {
-        let next = target.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));
-        target =
-            next.as_table_mut().ok_or_else(|| wrong("a component of this dotted key is not a table in the plan"))?;
+    if key.is_empty() || key.ends_with('.') {
+        return Err(wrong("the key is empty; use KEY=VALUE with a key such as links.rate"));
     }
-    target.insert(last.to_owned(), value);
-    Ok(())
+    keys::insert(table, key, value).map_err(|what| wrong(&what))
 }
 
 /// Converts the parsed plan, with defaults for missing values.

@@ -288,7 +288,7 @@ mod tests {
             ("small.weight", "1001", "workload.tenant.small.weight: must be 1 to 1000"),
             ("small.rate_limit", "1kbps", "workload.tenant.small.rate_limit: must be 1 Mbit/s to 100 Gbit/s"),
             ("small.rate_limit", "101Gbps", "workload.tenant.small.rate_limit: must be 1 Mbit/s to 100 Gbit/s"),
-            ("small.speed", "1", "workload.tenant.small.speed: unknown field `speed`"),
+            ("small.speed", "1", "workload.tenant.small.speed: unknown key `speed`"),
             ("\"a b\"", "{ message = \"1KB\" }", "the name must have 1 to 32 letters"),
         ];
         for (key, value, expected) in cases {

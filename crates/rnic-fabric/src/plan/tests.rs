@@ -323,20 +323,20 @@ fn files_are_read_by_the_name_in_the_plan() {
 
 /// The key that is replaced, its value, and the text that the error must contain.
 const WRONG: &[(&str, &str, &str)] = &[
-    ("links.dealy", "2us", "links.dealy: unknown field `dealy`"),
-    ("mut", "9", "unknown field `mut`"),
+    ("links.dealy", "2us", "links.dealy: unknown key `dealy`"),
+    ("mut", "9", "unknown key `mut`"),
     ("links.delay", "2 parsecs", "links.delay: `2 parsecs` has the unknown unit `parsecs`"),
     ("links.delay", "2", "links.delay: `2` has no unit"),
     ("links.delay", "0", "links.delay: must be between 1 ns and 1 s"),
     ("links.rate", "40GB", "links.rate: `40GB` has the unknown unit"),
-    ("links.rate", "[1]", "links.rate: invalid type"),
+    ("links.rate", "[1]", "links.rate: must be a quantity"),
     ("links.rate", "0", "links.rate: must be between"),
     ("links.fabric.rate", "1bps", "links.fabric.rate: must be between"),
-    ("mtu", "\"big\"", "mtu: invalid type"),
+    ("mtu", "\"big\"", "mtu: must be a whole number"),
     ("mtu", "1000000", "mtu: must be a multiple of 4"),
     ("mtu", "1022", "mtu: must be a multiple of 4"),
-    ("payload", "some", "payload: unknown variant `some`"),
-    ("topology.kind", "torus", "topology.kind: unknown variant `torus`"),
+    ("payload", "some", "payload: unknown word `some`"),
+    ("topology.kind", "torus", "topology.kind: unknown word `torus`"),
     ("topology.k", "7", "topology.k: must be an even number from 2 to 64 for a fat-tree"),
     ("topology.k", "100", "topology.k: must be an even number from 2 to 64 for a fat-tree"),
     ("topology.hosts", "3", "topology.hosts: does not apply to a fat-tree, which has k^3/4 hosts"),
@@ -344,7 +344,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("topology", r#"{ kind = "star", hosts = 1 }"#, "topology.hosts: must be 2 to"),
     ("topology", r#"{ kind = "star", hosts = 4, k = 4 }"#, "topology.k: applies only to a fat-tree"),
     ("topology", r#"{ kind = "point-to-point", hosts = 2 }"#, "topology.hosts: does not apply to point-to-point"),
-    ("switch.model", "magic", "switch.model: unknown variant"),
+    ("switch.model", "magic", "switch.model: unknown word"),
     ("switch.buffer", "100", "switch"),
     ("switch.alpha", "1/2", "switch.alpha: applies only to switches with a shared buffer"),
     ("switch.pfc.headroom", "50KB", "switch.pfc.headroom: does not apply to an input-queued switch"),
@@ -361,7 +361,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     ("switch", r#"{ model = "shared-buffer", buffer = "1MB", alpha = "x" }"#, "switch.alpha: `x` is not a fraction"),
     ("switch.ecn", r#"{ kmin = "5KB", kmax = "1KB", pmax = "1%" }"#, "switch.ecn.kmin: must be below kmax"),
-    ("switch.ecn", r#"{ kmin = "5KB" }"#, "switch.ecn: missing field `kmax`"),
+    ("switch.ecn", r#"{ kmin = "5KB" }"#, "switch.ecn: the key `kmax` is missing"),
     (
         "switch",
         r#"{ model = "shared-buffer", buffer = "1MB",
@@ -370,7 +370,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     ("transport.name", "quic", "unknown transport `quic`; the available transports are: roce-gbn, "),
     ("transport", "{}", "transport.name: is missing; name a transport"),
-    ("transport", "3", "expected the name of a transport, or a table such as"),
+    ("transport", "3", "must be the name of a transport, or a table such as"),
     ("transport.name", "quic", "files with a program, whose names end in .rnicp, such as quic.rnicp"),
     ("transport.name", "none.rnicp", "the path is relative to the folder in which the command runs"),
     ("cnp_interval", "4us", "an option of the transport is `transport.cnp_interval`"),
@@ -379,7 +379,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("transport.rto_high", "3", "parameter `rto_high`: `3` has no unit"),
     ("transport.paths", "spray", "treats every gap as a loss"),
     ("transport.rto_low", "1.5", "transport.rto_low: must be a string, an integer"),
-    ("nic.cache", "1MB", "nic.cache: unknown field `cache`"),
+    ("nic.cache", "1MB", "nic.cache: unknown key `cache`"),
     ("nic", r#"{ qpc_cache = "1MB", qpc_entries = 5 }"#, "nic.qpc_entries: conflicts with qpc_cache"),
     ("nic.qpc_cache", "200B", "nic.qpc_cache: is too small for a single context of"),
     ("nic.bus_latency", "2", "nic.bus_latency: `2`"),
@@ -400,7 +400,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     ("nic.bitmap_latency", "1.4us", "nic.bitmap_latency: does not apply to transport `irn`"),
     ("nic.receive_buffer", "1KB", "nic.receive_buffer: is too small"),
-    ("workload.kind", "chaos", "workload.kind: unknown variant `chaos`"),
+    ("workload.kind", "chaos", "workload.kind: unknown word `chaos`"),
     ("workload.load", "0", "workload.load: must be above 0"),
     ("workload.load", "170%", "workload.load: `170%`"),
     ("workload.sizes", "cats", "workload.sizes: unknown distribution `cats`; use irn-heavy-tail"),
@@ -571,7 +571,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     ("workload", r#"{ kind = "trace", file = "none.csv" }"#, "workload.file: none.csv: no such file"),
     ("workload", r#"{ kind = "trace", file = "bad.csv" }"#, "workload.file: bad.csv: line 1: `99` is not a host"),
-    ("fault", r#"[{ kind = "gremlin" }]"#, "fault[0].kind: unknown variant `gremlin`"),
+    ("fault", r#"[{ kind = "gremlin" }]"#, "fault[0].kind: unknown word `gremlin`"),
     ("fault", r#"[{ kind = "drop" }]"#, "fault[0].probability: is missing"),
     ("fault", r#"[{ kind = "drop", probability = "2" }]"#, "fault[0].probability: `2`"),
     (
@@ -613,9 +613,9 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("run.slice", "0", "run.slice: is too short: it results in more than"),
     ("run.slice", "soon", "run.slice: `soon`"),
     ("slow_host", r#"{ rate = "1Gbps" }"#, "slow_host: requires a NIC model"),
-    ("slow_host", r#"{ hosts = "*" }"#, "slow_host: missing field `rate`"),
-    ("run.speed", "11", "run.speed: unknown field `speed`"),
-    ("links.rate.x", "1", "links.rate.x: a component of this dotted key is not a table"),
+    ("slow_host", r#"{ hosts = "*" }"#, "slow_host: the key `rate` is missing"),
+    ("run.speed", "11", "run.speed: unknown key `speed`"),
+    ("links.rate.x", "1", "links.rate.x: `rate` of `links.rate.x` is not a table"),
 ];
 
 #[test]
@@ -628,6 +628,17 @@ fn every_error_is_one_line_that_names_the_key() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A value that is found to be wrong after the text was read, too, is named with its line; one that replaces it is not.
+#[test]
+fn a_wrong_value_is_named_with_its_line_unless_it_is_replaced() {
+    let text = VALID_PLAN.replace("mtu = 1024", "mtu = 1025");
+    let line = VALID_PLAN[..VALID_PLAN.find("mtu = 1024").expect("an MTU")].matches('\n').count() + 1;
+    let error = Plan::from_toml(&text).expect_err("no multiple of 4").to_string();
+    assert!(error.starts_with(&format!("plan, line {line}: mtu: ")), "{error}");
+    let error = read(&[("mtu", "1025")]).expect_err("no multiple of 4").to_string();
+    assert!(error.starts_with("plan: mtu: "), "{error}");
 }
 
 #[test]
@@ -681,7 +692,7 @@ fn a_slow_host_is_slow_in_the_given_interval() {
         (r#"{ rate = "1Gbps", from = "-1us" }"#, "slow_host.from: "),
         (r#"{ rate = "1bps" }"#, "slow_host.rate: must be at least 1Mbps"),
         (r#"{ rate = "1Gbps", hosts = "host-999" }"#, "slow_host.hosts: matches no host"),
-        (r#"{ rate = "1Gbps", till = "1ms" }"#, "slow_host.till: unknown field `till`"),
+        (r#"{ rate = "1Gbps", till = "1ms" }"#, "slow_host.till: unknown key `till`"),
     ] {
         let error = slow(wrong).expect_err(wrong).to_string();
         assert!(error.starts_with(&format!("plan: {what}")) && error.lines().count() == 1, "{wrong}: {error}");
@@ -700,7 +711,7 @@ fn errors_in_the_text_name_the_line_number() {
     let found = line("k = 6", "k = 6\nports = 4");
     assert!(found.starts_with("plan, line 8: topology") && found.contains("`ports`"), "{found}");
     let found = Plan::from_toml("").expect_err("an empty plan is invalid").to_string();
-    assert!(found.contains("missing field `topology`"), "{found}");
+    assert!(found.contains("the key `topology` is missing"), "{found}");
 }
 
 #[test]

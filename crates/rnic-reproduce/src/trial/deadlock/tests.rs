@@ -50,12 +50,12 @@ fn every_argument_changes_the_world() {
 #[test]
 fn invalid_arguments_are_one_line_errors() {
     let cases = [
-        ("\"messages\"", "\"letters\"", "traffic: unknown variant `letters`"),
-        ("schedules = 20", "", "missing field `schedules`"),
+        ("\"messages\"", "\"letters\"", "traffic: unknown word `letters`"),
+        ("schedules = 20", "", "the key `schedules` is missing"),
         ("= 20", "= 0", "schedules: 0 does not lie between 1 and 4294967296"),
-        ("= 20", "= 20\ncarvings = \"none\"", "unknown field `carvings`"),
-        ("= 20", "= 20\nreserve = \"no\"", "reserve: invalid type"),
-        ("= 20", "= 20\nisolation = \"some\"", "isolation: unknown variant `some`"),
+        ("= 20", "= 20\ncarvings = \"none\"", "unknown key `carvings`"),
+        ("= 20", "= 20\nreserve = \"no\"", "reserve: must be true or false"),
+        ("= 20", "= 20\nisolation = \"some\"", "isolation: unknown word `some`"),
     ];
     for (from, to, expected) in cases {
         let text = VALID.replace(from, to);

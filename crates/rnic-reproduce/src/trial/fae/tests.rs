@@ -34,9 +34,9 @@ fn invalid_arguments_are_one_line_errors() {
         ("state = 64", "state = 96", "state: 96 bytes; there are states of 64, 128, 256 and 512"),
         ("connections = 100", "connections = 0", "connections: 0 does not lie between 1 and 16777216"),
         ("connections = 100", "connections = -1", "connections: "),
-        ("rounds = 1", "", "missing field `rounds`"),
-        ("rounds = 1", "rounds = 1\nround = 1", "unknown field `round`"),
-        ("\"table\"", "\"tabel\"", "subject: unknown variant `tabel`"),
+        ("rounds = 1", "", "the key `rounds` is missing"),
+        ("rounds = 1", "rounds = 1\nround = 1", "unknown key `round`"),
+        ("\"table\"", "\"tabel\"", "subject: unknown word `tabel`"),
         ("\"table\"\n", "\"memory\"\nprogram = \"name\"\n", "program: memory alone has none"),
     ];
     for (from, to, expected) in cases {

@@ -211,7 +211,7 @@ fn errors_in_arguments_are_one_line() {
         (("network.flows", "65"), "flows: 65 does not lie between 1 and 64"),
         (("network.trace", "\"1s\""), "trace: 1 s does not lie between 10 us and 20 ms"),
         (("network.segment", "0"), "segment: 0 does not lie between 64 and 8192"),
-        (("network.sneders", "2"), "network.sneders: unknown field"),
+        (("network.sneders", "2"), "network.sneders: unknown key"),
         (("loss", "\"half\""), "loss: "),
         (("first_window", "129"), "first_window: 129 does not lie between 1 and 128"),
     ] {
