@@ -58,8 +58,12 @@ mod tests {
 
     #[test]
     fn lines_of_keys_are_found_in_every_notation() {
-        let text = "mtu = 1024\nlinks = { rate = \"1Gbps\" }\n\n[workload]\nkind = \"incast\"\n  senders = 3\n\n[switch.pfc]\n\
-                    enabled = true\n[[fault]]\nkind = \"drop\"\n[[fault]]\nkind = \"down\"\nlinks = \"*\"\n";
+        let text = concat!(
+            "mtu = 1024\nlinks = { rate = \"1Gbps\" }\n\n",
+            "[workload]\nkind = \"incast\"\n  senders = 3\n\n",
+            "[switch.pfc]\nenabled = true\n",
+            "[[fault]]\nkind = \"drop\"\n[[fault]]\nkind = \"down\"\nlinks = \"*\"\n",
+        );
         for (key, line) in [
             ("mtu", 1),
             ("links.rate", 2),
