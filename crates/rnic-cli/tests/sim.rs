@@ -83,6 +83,15 @@ fn the_default_output_is_a_summary() {
 
 /// Programs that read the summary need numbers that they can parse.
 #[test]
+fn the_title_names_the_policies_that_were_exchanged() {
+    let (_folder, plan) = folder();
+    let output = run(&plan, &["--set", "transport.control=aimd"]).ok();
+    assert!(output.out.contains(": irn + aimd, seed 1"), "{}", output.out);
+    let perf = rnic(&["perf", "--count", "10", "--transport", "roce-gbn", "--set", "control=dcqcn"]).ok();
+    assert!(perf.out.starts_with("roce-gbn + dcqcn, "), "{}", perf.out);
+}
+
+#[test]
 fn a_summary_that_is_piped_has_plain_digits() {
     let (_folder, plan) = folder();
     let output = run(&plan, &["--set", "workload.count=800"]).ok();

@@ -86,8 +86,8 @@ pub struct Drops {
 pub struct Report {
     /// Name of the plan.
     pub plan: String,
-    /// Name of the transport.
-    pub transport: &'static str,
+    /// Name of the transport, with the policies that the plan has exchanged: `roce-gbn + dcqcn`.
+    pub transport: String,
     /// Transport program that decides instead of the transport's own: read from a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<Cow<'static, str>>,

@@ -22,7 +22,7 @@ pub mod programs;
 pub mod recovery;
 pub mod schedule;
 
-pub use profiles::{LoadedProgram, SelectError, profile, profiles, select, select_on, select_with};
+pub use profiles::{LoadedProgram, SelectError, label, profile, profiles, select, select_on, select_with};
 
 /// The policies of a type that are programs.
 pub(crate) trait OfPrograms: Sized + 'static {

@@ -47,6 +47,21 @@ pub fn profile(name: &str) -> Option<Profile> {
     profiles().into_iter().find(|profile| profile.name == name)
 }
 
+/// Returns the name of a transport for readers: with the policies that have been exchanged, `roce-gbn + dcqcn`.
+/// Programs from files are not named: [`Profile::loaded_programs`].
+pub fn label(transport: &Profile) -> String {
+    if transport.loaded_programs().is_some() {
+        return transport.name.to_owned();
+    }
+    let policies = |profile: &Profile| {
+        let Profile { recovery, control, paths, schedule, .. } = profile;
+        [recovery.policy.name, control.policy.name, paths.policy.name, schedule.policy.name]
+    };
+    let own = profile(transport.name).map(|profile| policies(&profile));
+    let exchanged = policies(transport).into_iter().zip(own.unwrap_or_default()).filter(|(chosen, own)| chosen != own);
+    exchanged.fold(transport.name.to_owned(), |label, (chosen, _)| format!("{label} + {chosen}"))
+}
+
 /// Reason why a transport could not be composed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SelectError {

@@ -56,6 +56,20 @@ fn every_profile_is_valid_and_its_option_names_are_unique() {
 }
 
 #[test]
+fn labels_name_the_policies_that_were_exchanged() {
+    for (name, options, expected) in [
+        ("irn", &[][..], "irn"),
+        ("irn", &[("recovery", "irn"), ("rto_high", "1ms")], "irn"),
+        ("roce-gbn", &[("control", "dcqcn")], "roce-gbn + dcqcn"),
+        ("irn", &[("recovery", "go-back-n"), ("paths", "spray")], "irn + go-back-n + spray"),
+        ("tonic-reno", &[], "tonic-reno"),
+    ] {
+        let transport = select(name, options.iter().copied()).expect("a transport");
+        assert_eq!(label(&transport), expected);
+    }
+}
+
+#[test]
 fn each_option_sets_itself_and_nothing_else() {
     let with_recoveries = recovery::ALL.iter().filter_map(|policy| select("irn", [("recovery", policy.name)]).ok());
     for profile in profiles().into_iter().chain(with_recoveries) {

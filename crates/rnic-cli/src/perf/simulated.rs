@@ -110,7 +110,7 @@ impl Outcome {
         let by_time = |amount: f64| if elapsed_s > 0.0 { amount / elapsed_s } else { 0.0 };
         let (link, latency) = (link(args), report.latency_us.unwrap_or_default());
         Self {
-            transport: report.transport.to_owned(),
+            transport: report.transport.clone(),
             simulated: true,
             delay_us: link.delay.as_us_f64(),
             rate_gbps: Some(link.rate.as_gbps_f64()),

@@ -92,6 +92,13 @@ pub fn bind_address_for(remote: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, 0)
 }
 
+/// Returns the name of the transport, with the policies that have been exchanged.
+fn label(args: &PerfArgs, transport: &str) -> String {
+    let is_policy = |key: &str| ["recovery", "control", "paths", "schedule"].contains(&key);
+    let exchanged = args.settings.iter().filter(|setting| is_policy(&setting.key));
+    exchanged.fold(transport.to_owned(), |label, setting| format!("{label} + {}", setting.value))
+}
+
 fn config(args: &PerfArgs) -> PerfConfig {
     let length = match (args.count, args.duration) {
         (Some(count), _) => Length::Count(count.into()),
@@ -160,7 +167,7 @@ impl Outcome {
         let latency = &report.latency_us;
         let compared = compared.unwrap_or(report);
         Self {
-            transport: report.transport.clone(),
+            transport: label(args, &report.transport),
             wire: Wire::Udp.name(),
             simulated: false,
             ops: report.ops,

@@ -29,7 +29,7 @@ impl Simulation {
         }
         let mut report = Report::empty();
         report.plan.clone_from(&self.plan.name);
-        report.transport = self.plan.transport.name;
+        report.transport = rnic_transports::label(&self.plan.transport);
         report.program = self.plan.transport.loaded_programs();
         report.executor = self.plan.transport.executor();
         report.seed = self.seed;
@@ -331,7 +331,7 @@ impl Report {
     pub(crate) fn empty() -> Self {
         Self {
             plan: String::new(),
-            transport: "",
+            transport: String::new(),
             program: None,
             executor: None,
             seed: 0,
