@@ -15,6 +15,7 @@ use crate::dma::Segments;
 use crate::error::DropReason;
 use crate::event::AsyncEvent;
 use crate::fifo::Fifo;
+use crate::latency::OperationTimers;
 use crate::ledger::Ledger;
 use crate::messages::exchange::Exchange;
 use crate::namespace::Namespaces;
@@ -128,6 +129,8 @@ pub(crate) struct Core {
     pub(crate) segments: Segments,
     pub(crate) stats: EngineStats,
     pub(crate) watch: Monitor,
+    /// Times of send requests, while the driver collects them.
+    pub(crate) times: Option<Box<OperationTimers>>,
     /// Sums over the queue pairs whose scheduler processes events.
     pub(crate) ledger: Ledger,
     /// Threads on which schedulers run; `None` if schedulers run immediately.
@@ -172,6 +175,7 @@ impl Core {
             segments: Segments::default(),
             stats: EngineStats::default(),
             watch: Monitor::default(),
+            times: None,
             exchange: None,
             signals: None,
             counts_sent: false,

@@ -5,6 +5,7 @@ mod falcon;
 mod fault;
 mod final_ack;
 mod flows;
+mod latency;
 mod messages;
 mod nvme;
 mod prefetch;
@@ -31,6 +32,7 @@ use crate::stats::{EngineStats, PoolStats};
 use crate::wr::{RecvRequest, SendRequest};
 
 use flows::Groups;
+pub use latency::Latencies;
 pub use messages::Messages;
 pub use nvme::Nvme;
 pub use prefetch::{Hints, PREFETCH_STEPS};

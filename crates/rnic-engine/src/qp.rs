@@ -185,6 +185,10 @@ impl Qp {
             // These operations do not use the `operand` field otherwise.
             wqe.operand = u64::from(srqn);
         }
+        if let Some(times) = &mut core.times {
+            let queue = &verbs.send.queue;
+            times.posted(verbs.head.slot, queue.tail, queue.capacity(), core.now);
+        }
         if verbs.send.post(&verbs.head, core, wqe, request) {
             match protocol {
                 ProtocolState::Roce(connection) => connection.on_work(verbs, core),

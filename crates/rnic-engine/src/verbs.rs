@@ -39,7 +39,7 @@ use crate::wr::{RecvRequest, SendFlags};
 use crate::state::QpState;
 use head::Head;
 use recv::RecvHalf;
-use send::{SendHalf, send_completion};
+use send::{SendHalf, note_times, send_completion};
 
 /// The verbs part of a queue pair.
 #[derive(Debug)]
@@ -133,6 +133,7 @@ impl Verbs {
             if wqe.flags.contains(SendFlags::SIGNALED) {
                 core.complete(head.send_cq, send_completion(head.number, wqe, WcStatus::Success));
             }
+            note_times(head, core, counter, wqe, WcStatus::Success);
             send.queue.head = counter.wrapping_add(1);
         }
         if let Some(status) = failed_status {

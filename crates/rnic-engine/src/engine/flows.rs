@@ -289,6 +289,10 @@ impl Group {
             let Some(index) = self.choose(qps, course) else { return };
             let Some((qp, of_flow)) = qps.pair_mut(slot, self.flows[index].slot) else { return };
             let Qp { verbs, protocol: ProtocolState::Roce(connection) } = of_flow else { return };
+            if let Some(times) = &mut core.times {
+                // From here on the request is an ordinary one of its flow.
+                times.sent(slot, qp.verbs.send.queue.next, core.now);
+            }
             verbs.send.take_over(&mut qp.verbs.send, &qp.verbs.head, next, index as u32);
             connection.on_work(verbs, core);
             self.flows[index].load += bytes;

@@ -67,9 +67,12 @@ fn create_without_flows(engine: &mut Engine, attributes: &QpAttributes) -> Resul
         attributes.max_recv_sge = srq.sges_max() as u32;
         srq.users += 1;
     }
-    let watch = &mut engine.core.watch;
+    let Core { watch, times, .. } = &mut engine.core;
     let number = engine.qps.insert(attributes.number, |number, slot| {
         watch.start(slot);
+        if let Some(times) = times {
+            times.start(slot);
+        }
         Qp::new(number, slot, &attributes)
     });
     match number {

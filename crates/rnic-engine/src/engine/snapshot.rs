@@ -9,6 +9,7 @@ use rnic_wire::Qpn;
 
 use crate::PeerId;
 use crate::engine::{Engine, flows};
+use crate::latency::LatencyTotals;
 use crate::qp::{ProtocolState, Qp, QpInfo};
 use crate::watch::{MonitoredQp, Traffic};
 
@@ -36,6 +37,9 @@ pub struct QpSnapshot {
     /// Last measured round-trip time: that of a request packet, only when monitoring is on; with Falcon, the time
     /// from sending a packet to receiving the acknowledgement that echoes it.
     pub round_trip: Option<Duration>,
+    /// Sums of the times of its completed send requests; zeros while they are not collected
+    /// ([`crate::Latencies::collect`]).
+    pub latency: LatencyTotals,
     /// Flows of a Falcon connection that has several flows.
     pub flows: Vec<FlowView>,
 }
@@ -76,6 +80,9 @@ fn snapshot(engine: &Engine, qp: &Qp) -> QpSnapshot {
         view.round_trip = view.round_trip.or(flow.round_trip);
     }
     view.info = with_flows(engine, view.info);
+    if let Some(times) = &engine.core.times {
+        view.latency = times.totals(qp.verbs.head.slot);
+    }
     view
 }
 
@@ -108,6 +115,7 @@ impl Qp {
             allowed_rate: self.allowed_rate(),
             traffic: watched.map(|watched| watched.traffic).unwrap_or_default(),
             round_trip: delivery.map_or(timed, |delivery| delivery.round_trip()),
+            latency: LatencyTotals::default(),
             window: window.map_or(cap, |window| window.min(cap)),
             flows: delivery.into_iter().flat_map(Delivery::flows).collect(),
         }

@@ -314,6 +314,11 @@ impl Endpoint {
             return;
         };
         let tag = self.connection.transactions().tag(context);
+        if let Some(times) = core.times.as_mut().filter(|_| !is_retransmission)
+            && let Some(counter) = self.mapping.entry_of(tag)
+        {
+            times.sent(verbs.head.slot, counter, core.now);
+        }
         let is_readable = self.mapping.gather(verbs, core, packet, tag);
         if !is_readable {
             self.withdraw(verbs, core, context, &mut nic.out);

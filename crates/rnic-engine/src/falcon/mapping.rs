@@ -194,6 +194,14 @@ impl Mapping {
         }
     }
 
+    /// Returns the send queue entry of the transaction with `tag`, which is a request of this queue pair.
+    pub(super) fn entry_of(&self, tag: Option<u64>) -> Option<u32> {
+        match self {
+            Self::Rdma(_) => tag.map(|tag| untag(tag).0),
+            Self::Nvme(_) => None,
+        }
+    }
+
     /// Returns `true` if the queue pair fails when the memory of a response is no longer valid.
     pub(super) fn fails_without_memory(&self) -> bool {
         match self {

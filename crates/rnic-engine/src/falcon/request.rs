@@ -25,7 +25,7 @@ use crate::stats::WaitReason;
 use crate::timer::Deadline;
 use crate::verbs::Verbs;
 use crate::verbs::head::Head;
-use crate::verbs::send::{SendHalf, send_completion};
+use crate::verbs::send::{SendHalf, note_times, send_completion};
 use crate::wq::{SendWqe, WqeOp, WqeState};
 use crate::wr::SendFlags;
 
@@ -135,6 +135,16 @@ impl Submitted {
     }
 }
 
+/// Records that the transaction layer has accepted a transaction, the first one of entry `starts` if it starts one.
+#[inline]
+fn note_admission(verbs: &Verbs, core: &mut Core, connection: &Connection, starts: Option<u32>) {
+    if let (Some(times), Some(counter)) = (&mut core.times, starts) {
+        let submitted = connection.transactions().stats().submitted;
+        times.admitted(verbs.head.slot, counter, core.now);
+        times.numbered(verbs.head.slot, counter, verbs.send.start + (submitted - 1));
+    }
+}
+
 impl Requests {
     /// Submits requests to the transaction layer, as long as it accepts them.
     pub(super) fn submit_pending(
@@ -189,6 +199,7 @@ impl Requests {
                 let blocked_on = Some(missing_resource(nic, connection, &submission));
                 return Submitted { requests: has_submitted, responses: false, blocked_on };
             }
+            note_admission(verbs, core, connection, starts_entry.then_some(counter));
             has_submitted = true;
             self.next_sn = self.next_sn.wrapping_add(1);
             if verbs.send.queue.get(counter).op.is_fetch() {
@@ -355,6 +366,7 @@ impl Requests {
         if wqe.op.is_fetch() {
             verbs.send.fetches -= 1;
         }
+        note_times(&verbs.head, core, counter, &wqe, status);
         if wqe.flags.contains(SendFlags::SIGNALED) || status != WcStatus::Success {
             core.complete(verbs.head.send_cq, send_completion(verbs.head.number, &wqe, status));
         }

@@ -216,6 +216,9 @@ impl Requester {
             && (self.shared.waits_for_dequeue_rate(&verbs.head, core, Half::Requester)
                 || self.shared.waits_for_pacing(&verbs.head, core, self.window.in_flight()))
         {
+            if core.times.is_some() && retransmit_seq.is_none() {
+                note_admission(self, verbs, core);
+            }
             return false;
         }
         let is_built = match retransmit_seq {
@@ -327,6 +330,9 @@ impl Requester {
     #[cold]
     fn register_wait(&mut self, verbs: &mut Verbs, core: &mut Core, reason: WaitReason) {
         core.count_wait(reason);
+        if core.times.is_some() && matches!(reason, WaitReason::Window | WaitReason::Cap | WaitReason::Tokens) {
+            note_admission(self, verbs, core);
+        }
         if reason == WaitReason::PeerWindow {
             self.shared.requests_queued = true;
             core.peers.wait(verbs.head.peer(), Half::Requester, verbs.head.slot);
@@ -395,6 +401,10 @@ impl Requester {
     #[inline]
     fn start_entry(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32) {
         verbs.send.begin(counter, self.window.next, 1);
+        if let Some(times) = &mut core.times {
+            times.numbered(verbs.head.slot, counter, self.window.next);
+            times.sent(verbs.head.slot, counter, core.now);
+        }
         if verbs.head.transport.split && verbs.send.queue.get(counter).op.is_fetch() {
             self.expect_responses(verbs, core, counter);
         }
@@ -429,6 +439,21 @@ impl Requester {
             verbs.complete_through(core, self.window.una);
         }
         verbs.head.transmits()
+    }
+}
+
+/// Records that only the window or the pacing holds the next entry back, if nothing else does.
+#[cold]
+fn note_admission(requester: &Requester, verbs: &Verbs, core: &mut Core) {
+    let Verbs { head, send, .. } = verbs;
+    let is_next = send.queue.has_unsent() && send.queue.packets_sent_of_next == 0;
+    let has_credit = || !head.transport.credits || requester.shared.has_credit(send, &requester.window);
+    if is_next
+        && send.may_begin(head, requester.window.una).is_ok()
+        && has_credit()
+        && let Some(times) = &mut core.times
+    {
+        times.admitted(head.slot, send.queue.next, core.now);
     }
 }
 

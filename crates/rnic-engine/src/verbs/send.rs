@@ -18,6 +18,7 @@ use crate::core::Core;
 use crate::dma::{Dma, Segment};
 use crate::error::PostError;
 use crate::event::AsyncEvent;
+use crate::latency::OperationTimes;
 use crate::mr::Access;
 use crate::state::QpState;
 use crate::stats::WaitReason;
@@ -283,6 +284,7 @@ impl SendHalf {
         let queue = &mut self.queue;
         if !queue.is_empty() {
             let completion = send_completion(head.number, queue.get(queue.head), status);
+            note_times(head, core, queue.head, queue.get(queue.head), status);
             queue.head = queue.head.wrapping_add(1);
             core.complete(head.send_cq, completion);
         }
@@ -296,6 +298,10 @@ impl SendHalf {
         if wqe.flags.contains(SendFlags::SIGNALED) {
             core.complete(head.send_cq, send_completion(head.number, wqe, WcStatus::Success));
         }
+        if let Some(times) = &mut core.times {
+            times.sent(head.slot, queue.next, core.now);
+        }
+        note_times(head, core, queue.next, wqe, WcStatus::Success);
         queue.next = queue.next.wrapping_add(1);
         queue.head = queue.next;
         self.queue.packets_sent_of_next = 0;
@@ -321,6 +327,9 @@ impl SendHalf {
             let completion = send_completion(head.number, entry, WcStatus::WrFlushed);
             // Where completions are not ordered, an entry may have completed before older ones.
             let is_completed = entry.state == WqeState::Completed;
+            if !is_completed {
+                note_times(head, core, queue.head, entry, WcStatus::WrFlushed);
+            }
             queue.head = queue.head.wrapping_add(1);
             if !is_completed {
                 core.complete(head.send_cq, completion);
@@ -344,6 +353,29 @@ impl WqeOp {
             Self::AtomicWrite => WcOpcode::AtomicWrite,
             Self::Flush => WcOpcode::Flush,
         }
+    }
+}
+
+/// Records the times of entry `counter`, which is `wqe` and has completed with `status`, while they are collected.
+#[inline]
+pub(crate) fn note_times(head: &Head, core: &mut Core, counter: u32, wqe: &SendWqe, status: WcStatus) {
+    let now = core.now;
+    if let Some(times) = &mut core.times {
+        let of = OperationTimes {
+            wr_id: wqe.wr_id,
+            qpn: head.number,
+            peer: head.peer(),
+            dest_qpn: head.dest_qpn,
+            opcode: wqe.op.wc_opcode(),
+            status,
+            bytes: wqe.length,
+            numbers: [Seq::UNSET; 2],
+            posted: now,
+            admitted: now,
+            sent: now,
+            completed: now,
+        };
+        times.completed(head.slot, counter, wqe.packets, &of, now);
     }
 }
 
