@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use rnic_fabric::record::{ParquetRecording, RecordError};
-use rnic_fabric::simulation::SignalLog;
+use rnic_fabric::simulation::{SignalLog, Traces};
 use rnic_fabric::{Plan, Progress, Report, Simulation};
 use rnic_reproduce::input::{PLAN_BYTES_MAX, TRACE_BYTES_MAX};
 use rnic_reproduce::machine::Machine;
@@ -51,7 +51,12 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
     if plan.record.is_some() && folder.is_none() {
         console::line("rnic: the plan records time series, which need a folder: add --out DIR");
     }
-    let outputs = Outputs { pcap: args.pcap.as_deref(), signals: args.signals.as_deref(), folder: folder.as_ref() };
+    let outputs = Outputs {
+        pcap: args.pcap.as_deref(),
+        signals: args.signals.as_deref(),
+        trace: args.trace.as_deref(),
+        folder: folder.as_ref(),
+    };
     let (report, history) = simulate(&plan, args.seed, args.threads, outputs)?;
     let command = command(args);
     if let Some(folder) = &folder {
@@ -79,6 +84,8 @@ pub struct Outputs<'p> {
     pub pcap: Option<&'p Path>,
     /// Signals of all hosts.
     pub signals: Option<&'p Path>,
+    /// Trace for Perfetto.
+    pub trace: Option<&'p Path>,
     /// Folder of the recording, if the plan asks for one.
     pub folder: Option<&'p Folder>,
 }
@@ -102,6 +109,9 @@ pub fn simulate(
     if let Some(path) = outputs.pcap {
         simulation.capture_to(output::capture(path)?).map_err(|error| Failure::file(path, error))?;
     }
+    if let Some(path) = outputs.trace {
+        Traces::of(&mut simulation).write_to(output::capture(path)?);
+    }
     let recording = outputs.folder.filter(|_| plan.record.is_some());
     let file = recording.map(|folder| folder.begin(SERIES_FILE)).transpose()?;
     if let Some(file) = file {
@@ -123,6 +133,9 @@ pub fn simulate(
     spinner.finish_and_clear();
     if let (Some((path, file)), Some(log)) = (signals, simulation.take_signals()) {
         write_signals(&log, file).map_err(|error| Failure::file(path, error))?;
+    }
+    if let Some(failure) = Traces::of(&mut simulation).take_failure() {
+        console::line(&format!("rnic: the trace ended before the run: {failure}"));
     }
     let history = match (recording, simulation.time_series().take::<Recorder>()) {
         (Some(folder), Some((recorder, failure))) => {

@@ -136,6 +136,22 @@ fn a_capture_holds_packets() {
     assert!(fs::metadata(&pcap).expect("the capture").len() > 100_000, "the capture is too small");
 }
 
+/// The content of traces is tested where they are written.
+#[test]
+fn a_trace_is_written_and_a_full_disk_ends_it_with_one_line() {
+    let (folder, plan) = folder();
+    let hash = run(&plan, &["--json"]).json()["trace_hash"].clone();
+    let path = folder.path().join("small.perfetto");
+    let output = run(&plan, &["--trace", path.to_str().expect("a plain path"), "--json"]);
+    assert_eq!(output.json()["trace_hash"], hash);
+    let trace = fs::read(path).expect("it was written");
+    assert!(trace.len() > 10_000 && trace[0] == 0x0a, "{} bytes", trace.len());
+    let full = run(&plan, &["--trace", "/dev/full", "--json"]);
+    let lines: Vec<_> = full.err.lines().filter(|line| line.starts_with("rnic: ")).collect();
+    assert!(matches!(lines[..], [line] if line.starts_with("rnic: the trace ended before the run: ")), "{full:?}");
+    assert_eq!(full.json()["trace_hash"], hash);
+}
+
 #[test]
 fn a_log_of_signals_has_a_line_of_json_for_each() {
     let (folder, plan) = folder();

@@ -28,6 +28,7 @@ pub(crate) mod slow;
 mod tally;
 mod target;
 pub mod tcp;
+mod traced;
 
 use std::collections::VecDeque;
 
@@ -57,6 +58,7 @@ pub(crate) use rate::CompletionRate;
 pub use recoveries::Recoveries;
 pub(crate) use session::{Buffers, FlowEvent, Receiver, Sender, Sessions};
 pub(crate) use tally::TenantTally;
+pub(crate) use traced::{HostLog, start_log, take_log};
 
 use event_loop::Plain;
 use memory::Memory;
@@ -119,10 +121,12 @@ pub struct Host {
     pub(crate) nvme: Option<Box<NvmeUser>>,
     /// User of the link in place of the engine, when the caller has attached one.
     attached: Option<Box<dyn Endpoint>>,
+    /// Events for a trace, while the run is traced.
+    log: Option<Box<HostLog>>,
     /// Counts received payload, when the plan sets a slice or has tenants.
     pub(crate) meter: Option<Box<Meter>>,
-    /// True when `nic`, `falcon` or `attached` is set, so that the host has a separate event loop. A copy of that
-    /// state, so that only one test per scheduling turn is needed. Functions that set them also set this.
+    /// True when `nic`, `falcon`, `log` or `attached` is set, so that the host has a separate event loop. A copy of
+    /// that state, so that only one test per scheduling turn is needed. Functions that set them also set this.
     has_model: bool,
 }
 
@@ -171,6 +175,7 @@ impl Host {
             falcon: None,
             nvme: None,
             attached: None,
+            log: None,
             meter: None,
             has_model: false,
         }
@@ -190,6 +195,9 @@ impl Host {
     fn run_model(&mut self, horizon: Time, network: &mut Network) {
         if self.attached.is_some() {
             return self.turn::<attached::WithEndpoint>(horizon, network);
+        }
+        if self.log.is_some() {
+            return traced::run(self, horizon, network);
         }
         match self.falcon {
             Some(_) if self.nic.is_some() => self.turn::<nic::WithFalconAndNic>(horizon, network),
@@ -214,6 +222,9 @@ impl Host {
     /// Removes all state of a queue pair that has been destroyed.
     pub(crate) fn forget(&mut self, qpn: Qpn) {
         self.recoveries.forget(qpn);
+        if let Some(log) = &mut self.log {
+            log.forget(qpn);
+        }
         if let Some(meter) = &mut self.meter {
             meter.close(qpn);
         }

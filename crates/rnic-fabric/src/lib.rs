@@ -61,6 +61,7 @@ mod route;
 pub mod simulation;
 pub mod switch;
 pub mod topology;
+pub mod trace;
 pub mod workload;
 
 pub use falcon_counts::{FalconFigures, FalconFlow};

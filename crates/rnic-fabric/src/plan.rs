@@ -39,6 +39,7 @@ use crate::fault::FaultPlan;
 use crate::record::RecordPlan;
 use crate::switch::SwitchPlan;
 use crate::topology::{self, Topology};
+use crate::trace::TracePlan;
 use crate::workload::WorkloadPlan;
 
 pub use error::PlanError;
@@ -122,6 +123,8 @@ pub struct RunPlan {
     pub cooldown: Duration,
     /// Length of the time slices for which the report lists the goodput of hosts.
     pub slice: Option<Duration>,
+    /// True when the report has the parts of the latency of each operation.
+    pub latency_parts: bool,
 }
 
 /// A plan that has been checked.
@@ -166,6 +169,8 @@ pub struct Plan {
     pub run: RunPlan,
     /// Time series to record, if any.
     pub record: Option<RecordPlan>,
+    /// Selection of what a trace contains, if there is one.
+    pub trace: TracePlan,
 }
 
 /// Returns the text of a file that a plan names, or the reason why it cannot be read.

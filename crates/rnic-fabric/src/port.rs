@@ -11,6 +11,7 @@ use crate::entry::{Entry, Flags, LINK_OVERHEAD};
 use crate::fault::FaultChain;
 use crate::link::LinkEnd;
 use crate::network::Network;
+use crate::trace::log::{Fate, PacketSummary, PortRecord};
 
 /// Counters of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -47,6 +48,8 @@ pub(crate) struct Port {
     is_plain: bool,
     /// True when busy time is measured.
     is_measured: bool,
+    /// True when `rare` has a log: a copy of that state.
+    is_logged: bool,
     rare: Box<RareState>,
 }
 
@@ -61,6 +64,8 @@ struct RareState {
     stats: PortStats,
     /// Time that frames take, until the end of the present transmission; measured on request.
     busy: Duration,
+    /// Events since they were last taken, for a trace.
+    log: Vec<PortRecord>,
 }
 
 impl Port {
@@ -77,12 +82,14 @@ impl Port {
             paused: false,
             is_plain,
             is_measured: false,
+            is_logged: false,
             rare: Box::new(RareState {
                 rate,
                 faults: None,
                 paused_since: Time::ZERO,
                 stats: PortStats::default(),
                 busy: Duration::ZERO,
+                log: Vec::new(),
             }),
         }
     }
@@ -96,6 +103,31 @@ impl Port {
     /// Starts to measure the time in which the link carries frames.
     pub(crate) fn measure_busy_time(&mut self) {
         self.is_measured = true;
+    }
+
+    /// Starts to log the events of the port.
+    pub(crate) fn start_log(&mut self) {
+        self.is_logged = true;
+        // The packets of such a port take the path of links with faults.
+        self.is_plain = false;
+    }
+
+    #[inline]
+    pub(crate) fn is_logged(&self) -> bool {
+        self.is_logged
+    }
+
+    /// Adds an event to the log, if there is one.
+    #[cold]
+    pub(crate) fn log(&mut self, record: PortRecord) {
+        if self.is_logged {
+            self.rare.log.push(record);
+        }
+    }
+
+    /// Returns the events since the last call.
+    pub(crate) fn take_log(&mut self) -> impl Iterator<Item = PortRecord> {
+        self.rare.log.drain(..)
     }
 
     /// Returns the time until `now` in which the link has carried frames, since [`Self::measure_busy_time`].
@@ -168,9 +200,12 @@ impl Port {
         }
         let arrival = self.free_at + self.delay;
         let Some(faults) = &mut self.rare.faults else {
+            self.log_packet(now, Fate::Sent, &entry, network);
             return network.send_on_link(self.end, arrival, entry);
         };
         let outcome = faults.judge(now, arrival, &entry);
+        self.log_packet(now, Fate::of(&outcome), &entry, network);
+        let Some(faults) = &mut self.rare.faults else { return };
         if outcome.lost {
             self.rare.stats.faulted += 1;
             self.rare.stats.faulted_acks += u64::from(entry.has(Flags::ACK));
@@ -191,13 +226,23 @@ impl Port {
         }
     }
 
+    /// Logs a packet that is sent from `now` until the port is free.
+    fn log_packet(&mut self, now: Time, fate: Fate, entry: &Entry, network: &Network) {
+        if self.is_logged {
+            let packet = PacketSummary::of(entry, network);
+            self.log(PortRecord::Packet { from: now, until: self.free_at, packet, fate });
+        }
+    }
+
     /// Sends a frame that pauses or resumes the neighbour: after the present transmission, before all waiting data.
     #[cold]
     pub(crate) fn send_pause_frame(&mut self, now: Time, flags: Flags, network: &mut Network) {
         let frame = Entry::pause_frame(flags);
         self.rare.stats.pauses_sent += u64::from(flags == Flags::PAUSE);
         let frame_time = self.rare.rate.serialize(frame.link_len());
-        self.free_at = self.free_at.max(now) + frame_time;
+        let from = self.free_at.max(now);
+        self.free_at = from + frame_time;
+        self.log(PortRecord::PauseFrame { from, until: self.free_at, is_pause: flags == Flags::PAUSE });
         if self.is_measured {
             self.rare.busy += frame_time;
         }
@@ -211,6 +256,7 @@ impl Port {
     pub(crate) fn pause(&mut self, now: Time) {
         if !self.paused {
             (self.paused, self.open_at, self.rare.paused_since) = (true, NEVER, now);
+            self.log(PortRecord::Paused { at: now });
         }
     }
 
@@ -219,6 +265,7 @@ impl Port {
         if self.paused {
             self.paused = false;
             self.rare.stats.paused += now.since(self.rare.paused_since);
+            self.log(PortRecord::Resumed { at: now });
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Results of a run.
 
 mod fields;
+pub(crate) mod latency_parts;
 mod parquet_file;
 mod percentile;
 mod pool;
@@ -21,6 +22,7 @@ use serde::Serialize;
 use crate::falcon_counts::FalconFigures;
 pub use crate::host::Recoveries;
 pub use crate::host::nic::NicFigures;
+pub use latency_parts::LatencyParts;
 pub use parquet_file::ParquetError;
 pub use percentile::Spread;
 pub use pool::PoolFigures;
@@ -152,6 +154,9 @@ pub struct Report {
     /// posted after the warm-up, when a loop has a duration. In an open loop the time starts with the arrival of the
     /// message.
     pub latency_us: Option<Spread>,
+    /// Parts of the time from post to completion of the same messages, in microseconds, when the plan asks for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_parts: Option<LatencyParts>,
     /// Goodput per queue pair between the warm-up and the end of a loop's duration.
     pub queue_pairs: Option<QueuePairs>,
     /// Results of each tenant, by its name, when the workload has tenants.

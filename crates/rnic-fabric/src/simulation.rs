@@ -39,6 +39,7 @@ mod signals;
 mod slices;
 mod stall;
 mod tenants;
+mod trace;
 
 use core::ops::ControlFlow;
 
@@ -65,12 +66,14 @@ use record::Recorder;
 use slices::Slicer;
 use stall::StallWatch;
 use tenants::Tenancy;
+use trace::Tracer;
 
 pub use manual::{Capture, QueuePairSpec};
 pub use part::Part;
 pub use parts::PartRunner;
 pub use record::TimeSeries;
 pub use signals::SignalLog;
+pub use trace::Traces;
 
 /// Progress of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,6 +132,8 @@ pub struct Simulation {
     slicer: Option<Box<Slicer>>,
     /// The recording of time series, if there is one.
     recorder: Option<Box<Recorder>>,
+    /// The trace, if the run is traced.
+    tracer: Option<Box<Tracer>>,
 }
 
 impl Simulation {
@@ -179,12 +184,16 @@ impl Simulation {
             capture: None,
             slicer: plan.run.slice.map(|slice| Box::new(Slicer::new(slice, &topology))),
             recorder: None,
+            tracer: None,
             plan: plan.clone(),
             seed,
         };
         simulation.start_nvme();
         simulation.tenancy = Tenancy::new(plan, &mut simulation.parts);
         let steady = simulation.steady_interval();
+        if plan.run.latency_parts {
+            Traces::of(&mut simulation).measure_latencies();
+        }
         simulation.parts.hosts_mut().for_each(|host| host.sessions.steady = steady);
         Ok(simulation)
     }
@@ -225,6 +234,7 @@ impl Simulation {
         }
         self.cut_slices(self.now);
         self.time_series().finish();
+        trace::finish(self);
         self.report()
     }
 
@@ -255,6 +265,9 @@ impl Simulation {
         self.parts.run(Window { horizon, prefetches, order: self.order });
         self.in_flight_max = self.in_flight_max.max(self.parts.in_flight_count());
         self.now = horizon;
+        if let Some(tracer) = &mut self.tracer {
+            tracer.collect(&mut self.parts);
+        }
         self.process_flow_events();
         self.write_capture();
     }

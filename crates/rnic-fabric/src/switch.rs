@@ -24,6 +24,7 @@ use crate::network::Network;
 use crate::port::Port;
 use crate::route::Route;
 use crate::topology::Node;
+use crate::trace::log::{PacketSummary, PortRecord};
 
 pub use admission::Alpha;
 pub use ecn::{EcnPlan, MarkDepth, MarkDraw};
@@ -223,7 +224,40 @@ impl Switch {
             port.open_at = port.free_at;
             return;
         }
+        if port.is_logged() {
+            return self.enqueue_logged(key, output, entry, network);
+        }
         self.enqueue(key, output, entry, network);
+    }
+
+    /// Does the same as [`Self::enqueue`], and logs what becomes of the packet.
+    #[cold]
+    fn enqueue_logged(&mut self, key: Key, output: usize, entry: Entry, network: &mut Network) {
+        let (at, packet) = (key.time(), PacketSummary::of(&entry, network));
+        let count = |switch: &Self| [switch.stats.dropped, switch.trimmed(), switch.marked()];
+        let before = count(self);
+        self.enqueue(key, output, entry, network);
+        let after = count(self);
+        let [dropped, trimmed, marked] = core::array::from_fn(|index| after[index] > before[index]);
+        let port = &mut self.ports[output];
+        if trimmed {
+            port.log(PortRecord::Trimmed { at, packet });
+        }
+        if marked {
+            port.log(PortRecord::Marked { at, packet });
+        }
+        if dropped {
+            port.log(PortRecord::Dropped { at, packet });
+        } else {
+            self.log_depth(at, output);
+        }
+    }
+
+    /// Logs the number of bytes that wait for `output`.
+    #[cold]
+    fn log_depth(&mut self, at: Time, output: usize) {
+        let bytes = self.waiting_at(output);
+        self.ports[output].log(PortRecord::Depth { at, bytes });
     }
 
     fn enqueue(&mut self, key: Key, output: usize, entry: Entry, network: &mut Network) {
@@ -311,6 +345,9 @@ impl Switch {
         if !port.is_paused() && !self.is_idle(output) {
             if port.free_at <= now {
                 self.serve(now, output, network);
+                if self.ports[output].is_logged() {
+                    self.log_depth(now, output);
+                }
             }
             let free_at = self.ports[output].free_at;
             if self.is_idle(output) {
@@ -355,6 +392,16 @@ impl Switch {
     /// Returns the number of bytes that wait for `output` now.
     pub(crate) fn waiting_at(&self, output: usize) -> u64 {
         self.queues.output(output).bytes + self.trimming.as_ref().map_or(0, |trimming| trimming.bytes_at(output))
+    }
+
+    /// Starts to log the events of all ports.
+    pub(crate) fn start_log(&mut self) {
+        self.ports.iter_mut().for_each(Port::start_log);
+    }
+
+    /// Returns the switch's ports, for their logs.
+    pub(crate) fn ports_mut(&mut self) -> &mut [Port] {
+        &mut self.ports
     }
 
     /// Returns the switch's ports, for their counters.

@@ -45,13 +45,14 @@ mtu = 4096
 reads = 64
 payload = "checked"
 wire = "encoded"
-run = { limit = "1s", stall_after = "1s", warmup = "1ms", cooldown = "1ms", slice = "1ms" }
+run = { limit = "1s", stall_after = "1s", warmup = "1ms", cooldown = "1ms", slice = "1ms", latency_parts = true }
 "#,
     r#"
 topology = { kind = "star", hosts = 8 }
 links = { rate = "100Gbps", delay = "1us" }
 "#,
     r#"record = { interval = "10us", what = ["links", "traffic"] }"#,
+    r#"trace = { from = "1ms", until = "2ms", nodes = "edge-*", queue_pairs = "host-0>*", events_max = 100000 }"#,
     r#"topology = { kind = "fat-tree", k = 6 }"#,
     r#"
 topology = { kind = "leaf-spine", spines = 2, leaves = 4, hosts_per_leaf = 10 }

@@ -22,7 +22,7 @@ pub struct SimArgs {
 
     /// Run the seeds 1, 2, ... N, and print means with 95 % confidence intervals
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    #[arg(conflicts_with_all = ["seed", "threads", "pcap", "signals"], requires = "out")]
+    #[arg(conflicts_with_all = ["seed", "threads", "pcap", "signals", "trace"], requires = "out")]
     pub seeds: Option<u32>,
 
     /// Replace a key of the plan, such as links.rate=100Gbps, or an entire table
@@ -42,6 +42,11 @@ pub struct SimArgs {
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
 
+    /// Write what happens on every link and queue pair to FILE, for Perfetto (https://ui.perfetto.dev); the plan's
+    /// table `trace` selects a part
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+
     /// Write the events at every host, as control programs see them (SCR), to FILE, one line of JSON for each
     #[arg(long, value_name = "FILE")]
     pub signals: Option<PathBuf>,
@@ -58,6 +63,7 @@ Examples:
   rnic sim irn-default --set 'transport={name=\"roce-gbn\", rto=\"auto\"}'
   rnic sim k8-permutation --threads 4
   rnic sim irn-default --set record.interval=10us --out out/irn
+  rnic sim incast --trace incast.perfetto --set trace.until=100us
   rnic sim incast --seeds 5 --out out/incast
   rnic sim incast --seed 7 --out out/incast --json | jq .trace_hash
 

@@ -212,6 +212,7 @@ fn facts(source: &Source<'_>, report: &Report) -> Vec<Facts> {
     };
     let tables = [
         table("Results", &summary::SPREAD_HEADS, summary::spreads(report)),
+        table("Parts of latencies", &summary::PART_HEADS, summary::latency_parts(report)),
         table("Tenants", &summary::TENANT_HEADS, summary::tenants(report)),
         table("Flows", &flows::HEADS, summary::flows(report)),
         table("Conditions", &[], conditions),

@@ -13,7 +13,12 @@ pub fn text(report: &Report) -> String {
         text += &format!("  {name:<20} {value}\n");
     }
     text += &table::results(&SPREAD_HEADS, spreads(report));
-    for (heads, rows) in [(&TENANT_HEADS[..], tenants(report)), (&flows::HEADS[..], flows(report))] {
+    let tables = [
+        (&PART_HEADS[..], latency_parts(report)),
+        (&TENANT_HEADS[..], tenants(report)),
+        (&flows::HEADS[..], flows(report)),
+    ];
+    for (heads, rows) in tables {
         if !rows.is_empty() {
             text += "\n";
             text += &table::results(heads, rows);
@@ -173,6 +178,26 @@ pub fn spreads(report: &Report) -> Vec<Vec<String>> {
         rows.push(row(name, [spread.avg, spread.p50, spread.p99].map(us), Some(us(spread.p999))));
     }
     rows
+}
+
+/// Column heads of [`latency_parts`].
+pub const PART_HEADS: [&str; 5] = ["part of the latency", "average", "p50", "p99", "p99.9"];
+
+/// Returns the distributions of the parts of latencies, if they were measured.
+pub fn latency_parts(report: &Report) -> Vec<Vec<String>> {
+    let Some(parts) = report.latency_parts else { return Vec::new() };
+    let rows = [
+        ("admission", parts.admission_us),
+        ("window", parts.window_us),
+        ("wire", parts.wire_us),
+        ("remote NIC", parts.remote_us),
+        ("acknowledgement", parts.acknowledgement_us),
+        ("all", parts.total_us),
+    ];
+    let us = number::micros;
+    rows.into_iter()
+        .map(|(name, part)| row(name, [part.avg, part.p50, part.p99].map(us), Some(us(part.p999))))
+        .collect()
 }
 
 /// Column heads of [`tenants`].

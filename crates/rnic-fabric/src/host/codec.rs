@@ -14,13 +14,14 @@ use rnic_engine::{Segment, Transmit, TransmitKind};
 use rnic_policy::PathLabel;
 use rnic_wire::codec::{assemble, decode};
 use rnic_wire::net::{IpFields, IpVersion};
-use rnic_wire::{Addresses, Format, Headers, Packet, icrc};
+use rnic_wire::{Addresses, Format, Headers, Packet, Syndrome, icrc};
 
 use super::memory::Memory;
 use crate::addresses::addresses;
 use crate::entry::{Entry, Flags};
 use crate::packets::{Endpoints, Packets, Slab, StoredHeaders};
 use crate::route::flow_hash;
+use crate::trace::log::{Answer, DepartureRecord};
 
 /// The representation of a host's packets in the network.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub(crate) struct PacketCodec {
     datagram: Vec<u8>,
     /// Datagrams that this host has sent since the capture was last written; `None` without a capture.
     pub(crate) captured: Option<Vec<Captured>>,
+    /// Packets that this host has sent since the trace was last written; `None` without a trace.
+    pub(crate) departures: Option<Vec<DepartureRecord>>,
 }
 
 /// A datagram for the capture.
@@ -48,7 +51,16 @@ pub(crate) struct Captured {
 
 impl PacketCodec {
     pub(crate) fn new(host: u32, encoded: bool, with_payload: bool, extra_header: u32) -> Self {
-        Self { host, encoded, with_payload, extra_header, payload: Vec::new(), datagram: Vec::new(), captured: None }
+        Self {
+            host,
+            encoded,
+            with_payload,
+            extra_header,
+            payload: Vec::new(),
+            datagram: Vec::new(),
+            captured: None,
+            departures: None,
+        }
     }
 
     /// Returns the host's number.
@@ -62,10 +74,15 @@ impl PacketCodec {
         !self.encoded && !self.with_payload
     }
 
-    /// Returns whether packets carry bytes or are to be captured.
+    /// Returns whether packets carry bytes or are to be captured or traced.
     #[inline]
     pub(crate) fn wants_bytes(&self) -> bool {
-        !self.is_plain() || self.captured.is_some()
+        !self.is_plain() || self.captured.is_some() || self.departures.is_some()
+    }
+
+    /// Returns whether only a trace wants the packets.
+    fn only_traces(&self) -> bool {
+        self.is_plain() && self.captured.is_none()
     }
 
     /// Stores a packet for transmission and returns its network entry.
@@ -92,6 +109,12 @@ impl PacketCodec {
         packets: &mut Packets,
     ) {
         let packet = &transmit.packet;
+        if let Some(departures) = &mut self.departures {
+            departures.push(departure(now, transmit));
+        }
+        if self.only_traces() {
+            return;
+        }
         self.store_bytes(index, packet.payload_len, memory, packets, |codec, payload, datagram| {
             let addresses = addresses(codec.host, transmit.peer.0, source_port(transmit.label));
             assemble(transmit.format, packet, &[payload], &addresses, datagram)
@@ -153,6 +176,35 @@ impl PacketCodec {
         }
         let decoded = decode(bytes).ok()?;
         Some((decoded.format, decoded.packet, decoded.payload))
+    }
+}
+
+/// Returns what a trace says about a packet that is sent.
+fn departure(at: Time, transmit: &Transmit) -> DepartureRecord {
+    let packet = &transmit.packet;
+    let answer = match &packet.headers {
+        Headers::Ack { aeth, .. } | Headers::LossAck { aeth, .. } | Headers::TrimNack { aeth, .. } => {
+            let covered = u32::from(matches!(aeth.syndrome, Syndrome::Ack { .. }));
+            Some(Answer::Covers(packet.psn.value().wrapping_add(covered)))
+        }
+        // In a shared space, a response acknowledges its request.
+        Headers::ReadResponse { .. } | Headers::AtomicResponse { .. }
+            if !transmit.format.allows_independent_placement() =>
+        {
+            Some(Answer::Covers(packet.psn.value().wrapping_add(1)))
+        }
+        Headers::ReadResponse { position, .. } if position.ends() => Some(Answer::Response),
+        Headers::AtomicResponse { .. } => Some(Answer::Response),
+        _ => None,
+    };
+    let is_retransmission = transmit.kind.is_retransmission();
+    let is_repeated = is_retransmission && answer == Some(Answer::Response);
+    DepartureRecord {
+        at,
+        qpn: transmit.from.get(),
+        psn: Some(packet.psn.value()),
+        is_retransmission,
+        answer: answer.filter(|_| !is_repeated),
     }
 }
 

@@ -13,6 +13,10 @@ use crate::network::Network;
 
 /// The actions of a type of host.
 pub(super) trait HostModel {
+    /// Called before each event.
+    #[inline(always)]
+    fn begin(_: &mut Host, _: Time) {}
+
     /// Returns the time of the next event that only this type of host has; it is processed after arrivals and before
     /// all other events of the same instant.
     #[inline(always)]
@@ -70,6 +74,7 @@ impl Host {
                 return;
             }
             self.stats.events += 1;
+            S::begin(self, now);
             if arrival == now {
                 let key = network.links.head(self.ring);
                 let entry = network.links.pop(self.ring);

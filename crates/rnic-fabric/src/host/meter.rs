@@ -34,6 +34,8 @@ pub(crate) struct Meter {
     total: u64,
     /// Payload bytes by queue pair number, of all queue pairs that have had the number; when a recording needs them.
     totals: Option<Vec<u64>>,
+    /// Queue pairs that have received useful packets since they were last taken; when a trace needs them.
+    served: Option<Vec<Qpn>>,
 }
 
 /// Received bytes of one queue pair.
@@ -88,6 +90,7 @@ impl Meter {
             number_bits: u32::MAX,
             total: 0,
             totals: None,
+            served: None,
         }
     }
 
@@ -126,6 +129,16 @@ impl Meter {
         self.totals = Some(Vec::new());
     }
 
+    /// Starts to list the queue pairs that receive useful packets, for [`Self::take_served`].
+    pub(crate) fn list_served(&mut self) {
+        self.served = Some(Vec::new());
+    }
+
+    /// Returns one of the queue pairs that have received useful packets since the last calls.
+    pub(crate) fn take_served(&mut self) -> Option<Qpn> {
+        self.served.as_mut()?.pop()
+    }
+
     /// Returns the payload bytes that have arrived.
     pub(crate) fn total(&self) -> u64 {
         self.total
@@ -138,6 +151,9 @@ impl Meter {
 
     /// Counts a frame of `frame_len` bytes with `payload` useful bytes, received for queue pair `qpn` at `now`.
     pub(crate) fn note(&mut self, now: Time, frame_len: u64, payload: u64, qpn: Qpn) {
+        if let Some(served) = &mut self.served {
+            served.push(qpn);
+        }
         if payload == 0 {
             return;
         }

@@ -153,6 +153,11 @@ pub(crate) struct NicModel {
 }
 
 impl NicModel {
+    /// Returns the number of packets dropped because the receive buffer was full.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.stats.dropped
+    }
+
     /// Creates an empty NIC for a link of `rate`; `stream` supplies the random choice of contexts to evict.
     pub(crate) fn new(plan: &NicPlan, rate: BitRate, largest_frame: u64, stream: RandomStream) -> Self {
         Self {

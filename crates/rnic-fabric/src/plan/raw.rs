@@ -140,6 +140,8 @@ table! {
         run: Run = {},
         /// Time series of the run.
         record: Option<Record> => "none",
+        /// Selection of the events that `rnic sim --trace` writes.
+        trace: Trace = {},
     }
 }
 
@@ -327,6 +329,9 @@ table! {
         /// Length of a time slice: the report has the payload that arrived at each host and its queue, one row per
         /// slice; at most 100000 until `limit`.
         slice: Option<Unit<Duration>> => "none",
+        /// `true` adds the parts of the latency of each operation to the report: admission, window, wire, remote NIC,
+        /// acknowledgement.
+        latency_parts: bool = false,
     }
 }
 
@@ -357,5 +362,22 @@ table! {
         interval: Unit<Duration>,
         /// Kinds of objects that are recorded; an empty list: all.
         what: Vec<RecordKind> = [],
+    }
+}
+
+table! {
+    /// Selection of the events that `rnic sim --trace FILE` writes. Without a trace these keys have no effect.
+    Trace {
+        /// Events that begin earlier are left out.
+        from: Unit<Duration> = 0,
+        /// Events that begin at this time or later are left out.
+        until: Option<Unit<Duration>> => "the end",
+        /// Names of the hosts and switches whose links are traced; `*` matches any text.
+        nodes: String = "*",
+        /// Both ends of the queue pairs that are traced, `host-0>host-3`; `*` matches any text.
+        queue_pairs: String = "*",
+        /// Most events of a trace: with more, it ends, and the run goes on. A packet on a link is two, and an event
+        /// takes some 50 bytes.
+        events_max: u32 = 5000000,
     }
 }

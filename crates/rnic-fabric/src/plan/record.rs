@@ -1,10 +1,12 @@
 //! The recording of time series: conversion from the parsed to the checked plan.
 
-use rnic_base::Duration;
+use rnic_base::{Duration, Time};
 
 use super::raw::{self, RecordKind};
 use super::{Plan, PlanError};
+use crate::calendar::NEVER;
 use crate::record::{ObjectKind, RecordPlan};
+use crate::trace::TracePlan;
 
 pub(super) fn resolve(raw: &raw::Record) -> RecordPlan {
     let kind = |kind: &RecordKind| match kind {
@@ -16,6 +18,17 @@ pub(super) fn resolve(raw: &raw::Record) -> RecordPlan {
     };
     let kinds: Vec<_> = raw.what().iter().map(kind).collect();
     RecordPlan { interval: raw.interval.0, kinds: if kinds.is_empty() { ObjectKind::ALL.to_vec() } else { kinds } }
+}
+
+/// Converts the selection of a trace.
+pub(super) fn resolve_trace(raw: &raw::Trace) -> TracePlan {
+    TracePlan {
+        from: Time::ZERO + raw.from().0,
+        until: raw.until.as_ref().map_or(NEVER, |until| Time::ZERO + until.0),
+        nodes: raw.nodes(),
+        queue_pairs: raw.queue_pairs(),
+        events_max: raw.events_max().into(),
+    }
 }
 
 /// Checks the constraints of the table.

@@ -86,6 +86,7 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
         warmup: raw_run.warmup().0,
         cooldown: raw_run.cooldown().0,
         slice: raw_run.slice.map(|slice| slice.0),
+        latency_parts: raw_run.latency_parts(),
     };
     let name = transport_name(&raw.transport.0)?;
     let network = network_signals(raw.switch.as_ref(), raw.scr.as_ref(), topology);
@@ -109,6 +110,7 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
         faults: Vec::new(),
         run,
         record: raw.record.as_ref().map(record::resolve),
+        trace: record::resolve_trace(&raw.trace()),
     };
     check_network(&plan)?;
     check_cooldown(&plan)?;

@@ -255,6 +255,7 @@ fn every_key_of_switch_and_run_sets_its_field() {
         warmup: Duration::from_ms(1),
         cooldown: Duration::from_ms(2),
         slice: Some(Duration::from_us(400)),
+        latency_parts: false,
     };
     assert_eq!(plan.run, run);
 }

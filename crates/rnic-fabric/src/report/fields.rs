@@ -1,8 +1,8 @@
 //! Names of the numeric fields of a report.
 
 use super::{
-    BusFigures, Drops, Fairness, FlowFigures, NicFigures, PoolFigures, ProcessorFigures, QueuePairs, Recoveries,
-    Report, ScrFigures, Slices, Spread, TenantFigures,
+    BusFigures, Drops, Fairness, FlowFigures, LatencyParts, NicFigures, PoolFigures, ProcessorFigures, QueuePairs,
+    Recoveries, Report, ScrFigures, Slices, Spread, TenantFigures,
 };
 use crate::falcon_counts::FalconFigures;
 
@@ -26,6 +26,7 @@ impl Report {
             steady_goodput_gbps: Some(0.0),
             ops_per_s: Some(0.0),
             latency_us: spread,
+            latency_parts: Some(LatencyParts::default()),
             queue_pairs: Some(QueuePairs::default()),
             tenants: Some([("*".to_owned(), tenant)].into()),
             fairness: Some(Fairness::default()),

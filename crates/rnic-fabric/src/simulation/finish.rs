@@ -49,6 +49,7 @@ impl Simulation {
         let is_truncated = self.is_truncated && (report.flows_unfinished > 0 || not_begun.is_some());
         report.cut_at_us = is_truncated.then(|| since_zero(self.plan.run.limit));
         report.slices = self.slices();
+        report.latency_parts = self.tracer.as_ref().and_then(|tracer| tracer.latency_parts());
         if let Some(tenancy) = &self.tenancy {
             tenancy.report(&self.parts, &mut report);
         }
@@ -359,6 +360,7 @@ impl Report {
             steady_goodput_gbps: None,
             ops_per_s: None,
             latency_us: None,
+            latency_parts: None,
             queue_pairs: None,
             tenants: None,
             fairness: None,

@@ -148,6 +148,11 @@ impl Parts {
         &self.parts[part].switches[index]
     }
 
+    pub(super) fn switch_mut(&mut self, switch: usize) -> &mut Switch {
+        let (part, index) = self.switches[switch];
+        &mut self.parts[part].switches[index]
+    }
+
     /// Returns all switches, in order.
     pub(super) fn switches(&self) -> impl Iterator<Item = &Switch> {
         (0..self.switches.len()).map(|switch| self.switch(switch))

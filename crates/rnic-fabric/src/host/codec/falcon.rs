@@ -13,7 +13,7 @@ use rnic_base::Time;
 use rnic_engine::{FalconTransmit, Segment, TransmitKind};
 use rnic_wire::Addresses;
 use rnic_wire::falcon::codec::{assemble, decode_datagram};
-use rnic_wire::falcon::{Body, Encapsulation, Packet, psp};
+use rnic_wire::falcon::{Body, Encapsulation, Packet, PacketType, psp};
 use rnic_wire::net::IpFields;
 
 use super::{Captured, PacketCodec};
@@ -21,6 +21,7 @@ use crate::entry::{Entry, Flags};
 use crate::host::memory::Memory;
 use crate::packets::{FalconEndpoints, FalconPackets};
 use crate::route::falcon_flow_hash;
+use crate::trace::log::{Answer, DepartureRecord};
 
 impl PacketCodec {
     /// Stores a packet for transmission and returns its network entry.
@@ -47,6 +48,12 @@ impl PacketCodec {
         packets: &mut FalconPackets,
     ) {
         let packet = &transmit.packet;
+        if let Some(departures) = &mut self.departures {
+            departures.push(departure(now, transmit));
+        }
+        if self.only_traces() {
+            return;
+        }
         self.store_bytes(index, packet.payload_len, memory, packets, |codec, payload, datagram| {
             assemble(&psp::Header::default(), packet, &[payload], datagram)
                 .expect("the engine makes packets that its format can express");
@@ -74,6 +81,19 @@ impl PacketCodec {
         let (_, decoded) = decode_datagram(datagram).ok()?;
         Some((decoded.packet, decoded.payload))
     }
+}
+
+/// Returns what a trace says about a packet that is sent.
+fn departure(at: Time, transmit: &FalconTransmit) -> DepartureRecord {
+    let (packet, is_retransmission) = (&transmit.packet, transmit.kind.is_retransmission());
+    // Every packet carries the bases of the windows: what has arrived when it is sent.
+    let answer = match packet.body.packet_type() {
+        PacketType::PullData if is_retransmission => None,
+        PacketType::PullData => Some(Answer::Response),
+        _ => Some(Answer::All),
+    };
+    let psn = packet.body.psn().map(|psn| psn.value());
+    DepartureRecord { at, qpn: transmit.from.get(), psn, is_retransmission, answer }
 }
 
 /// Returns the addresses of a packet from host `src` to host `dst`: fd00::1 is host 0. PSP lets the sender choose the
