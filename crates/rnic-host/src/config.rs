@@ -65,6 +65,8 @@ pub struct NicConfig {
     /// Settings of messages with the NICs of peers that support them; `None` disables messages. Cannot be combined with
     /// [`Self::protection`], which does not cover messages, or with [`Self::real_roce_peers`].
     pub messages: Option<MessagesConfig>,
+    /// True to measure the parts of the latency of each send request, for monitoring.
+    pub latencies: bool,
     /// Simulated network faults, applied to the packets that this NIC sends.
     pub impairment: Impairment,
     /// Seed that makes memory keys, queue pair numbers and all other random values reproducible. For tests only,
@@ -94,6 +96,7 @@ impl Default for NicConfig {
             carries_falcon: false,
             protection: None,
             messages: None,
+            latencies: false,
             impairment: Impairment::default(),
             secret: None,
         }

@@ -53,6 +53,8 @@ pub struct Settings {
     pub protection: Option<Protection>,
     /// Messages with the NICs of peers; `None` exchanges none.
     pub messages: Option<MessagesConfig>,
+    /// Measure the parts of the latency of each send request, for monitoring.
+    pub latencies: bool,
     /// Path of the capture file; see [`Settings::open_capture`].
     pub capture: Option<PathBuf>,
     /// True when the peers are adapters from other vendors.
@@ -87,6 +89,7 @@ impl Default for Settings {
             mtu_max_bytes: None,
             protection: None,
             messages: None,
+            latencies: false,
             capture: None,
             real_roce_peers,
             lids_are_loopback: false,
@@ -345,6 +348,7 @@ impl Settings {
             carries_falcon: self.carries_falcon(),
             protection: self.protection.clone(),
             messages: self.messages,
+            latencies: self.latencies,
             impairment: self.impairment,
             ..config
         }

@@ -26,14 +26,16 @@ pub fn rates(before: &[Snapshot], now: &[Snapshot], pairs_max: usize, columns: u
     let hidden = all - pairs.len() as u64;
     if !pairs.is_empty() {
         text += "\n";
-        let (rows, flows): (Vec<_>, Vec<_>) = pairs.into_iter().map(|pair| (pair.row, pair.flows)).unzip();
-        let (table, omitted) = table::fitted(&PAIRS, &rows, columns);
-        text += &table;
-        text += &omission_note(omitted, columns);
-        let flows: Vec<_> = flows.into_iter().flatten().collect();
-        if !flows.is_empty() {
-            text += "\n";
-            let (table, omitted) = table::fitted(&FLOWS, &flows, columns);
+        let (mut rows, mut latencies, mut flows) = (Vec::new(), Vec::new(), Vec::new());
+        for pair in pairs {
+            rows.push(pair.row);
+            latencies.extend(pair.latency);
+            flows.extend(pair.flows);
+        }
+        let tables = [(&PAIRS, rows), (&LATENCIES, latencies), (&FLOWS, flows)];
+        for (index, (fit, rows)) in tables.into_iter().filter(|(_, rows)| !rows.is_empty()).enumerate() {
+            text += if index > 0 { "\n" } else { "" };
+            let (table, omitted) = table::fitted(fit, &rows, columns);
             text += &table;
             text += &omission_note(omitted, columns);
         }
@@ -146,6 +148,8 @@ fn loaded_programs(snapshot: &Snapshot) -> impl Iterator<Item = String> {
 struct PairRows {
     weight: u64,
     row: Vec<String>,
+    /// Where its operations have spent their time, if that is measured and some have completed.
+    latency: Option<Vec<String>>,
     flows: Vec<Vec<String>>,
 }
 
@@ -178,7 +182,26 @@ fn pair_rows(before: Option<&Snapshot>, now: &Snapshot, pair: &QueuePairSnapshot
         let name = format!("{} {:#08x}", now.pid, pair.number);
         flow_row(name, index, old.and_then(|old| old.flows.get(index)), flow, seconds)
     };
-    PairRows { weight, row, flows: pair.flows.iter().enumerate().map(flow).collect() }
+    let latency = latency_row(format!("{} {:#08x}", now.pid, pair.number), old, pair, seconds);
+    PairRows { weight, row, latency, flows: pair.flows.iter().enumerate().map(flow).collect() }
+}
+
+/// Returns the average latency of the operations that have completed between two snapshots, and its parts.
+fn latency_row(
+    name: String,
+    old: Option<&QueuePairSnapshot>,
+    pair: &QueuePairSnapshot,
+    seconds: f64,
+) -> Option<Vec<String>> {
+    let increase = |count: fn(&QueuePairSnapshot) -> u64| count(pair).saturating_sub(old.map_or(0, count));
+    let operations = increase(|of| of.operations);
+    let parts = [increase(|of| of.admission_ns), increase(|of| of.window_ns), increase(|of| of.network_ns)];
+    let average = |ns: u64| number::micros(ns as f64 / 1e3 / operations as f64);
+    (operations > 0).then(|| {
+        let mut row = vec![name, number::short(rate(0, operations, seconds)), average(parts.iter().sum())];
+        row.extend(parts.map(average));
+        row
+    })
 }
 
 fn flow_row(pair: String, index: usize, old: Option<&FlowSnapshot>, flow: &FlowSnapshot, seconds: f64) -> Vec<String> {
@@ -257,6 +280,11 @@ const PAIRS: Fit<'_> = Fit {
         (1, "state"),
         (12, "RTT"),
     ],
+};
+const LATENCIES: Fit<'_> = Fit {
+    heads: &["queue pair", "operations/s", "latency", "admission", "window", "network"],
+    texts: 1,
+    omittable: &[(1, "operations/s")],
 };
 const FLOWS: Fit<'_> = Fit {
     heads: &["queue pair", "flow", "label", "packet/s out", "retx", "path changes", "window", "RTT"],

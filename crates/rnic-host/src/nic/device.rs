@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use rnic_base::limits::QUEUE_PAIRS_MAX;
 use rnic_base::{BitRate, Duration};
 use rnic_engine::{
-    AsyncEvent, BurstDefault, Engine, EngineConfig, LimitSource, ModifyError, PeerId, ProcessorConfig, QpAttributes,
-    QpConnection, RATE_LIMIT_MIN, RateLimit, ResourceError, SchedulerThreads, Service,
+    AsyncEvent, BurstDefault, Engine, EngineConfig, Latencies, LimitSource, ModifyError, PeerId, ProcessorConfig,
+    QpAttributes, QpConnection, RATE_LIMIT_MIN, RateLimit, ResourceError, SchedulerThreads, Service,
 };
 use rnic_wire::Qpn;
 
@@ -75,6 +75,16 @@ pub(super) struct Secret {
 }
 
 impl Device {
+    /// Records that the program posts a request now.
+    #[inline]
+    pub(super) fn note_post(&mut self) {
+        self.has_posts = true;
+        if self.config.latencies {
+            let now = self.clock.now();
+            Latencies::of(&mut self.engine).set_clock(now);
+        }
+    }
+
     /// Opens the sockets that `config` requests, and creates the engine that uses them.
     ///
     /// # Errors
@@ -104,6 +114,9 @@ impl Device {
         // Enables the record of received packets, so that peers that were recently active are not probed, and `rnic
         // top` shows the activity of unmodified programs.
         engine.watch();
+        if config.latencies {
+            Latencies::of(&mut engine).collect(0);
+        }
         engine.sharing().set_capacity(link.share.as_ref().and_then(|share| share.share()));
         let messages = config.messages;
         let mut device = Self {

@@ -90,7 +90,7 @@ impl Verbs<'_> {
     /// # Errors
     /// As [`Verbs::post_send`].
     pub fn post_send_shared(&mut self, qpn: Qpn, request: &SendRequest<'_>, srqn: u32) -> Result<(), PostError> {
-        self.device.has_posts = true;
+        self.device.note_post();
         self.device.engine.post_send_shared(qpn, request, srqn)
     }
 }

@@ -280,7 +280,7 @@ impl Verbs<'_> {
     /// When the queue is full or does not exist, its state forbids it, or the request exceeds a limit.
     #[inline]
     pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
-        self.device.has_posts = true;
+        self.device.note_post();
         self.device.engine.post_send(qpn, request)
     }
 

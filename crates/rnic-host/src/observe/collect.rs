@@ -135,7 +135,7 @@ fn share(status: &ShareStatus) -> ShareSnapshot {
 }
 
 fn queue_pair(view: &QpSnapshot, peer: Option<SocketAddr>, probed: Option<Duration>) -> QueuePairSnapshot {
-    let QpSnapshot { info, transport, program, in_flight, window, traffic, round_trip, flows, .. } = view;
+    let QpSnapshot { info, transport, program, in_flight, window, traffic, round_trip, latency, flows, .. } = view;
     let is_connected = !matches!(info.state, QpState::Reset | QpState::Init);
     QueuePairSnapshot {
         number: info.number.get(),
@@ -163,6 +163,10 @@ fn queue_pair(view: &QpSnapshot, peer: Option<SocketAddr>, probed: Option<Durati
         probed_round_trip_us: probed.map(Duration::as_us_f64),
         peer_host_delay_us: None,
         dequeue_waits: info.dequeue_waits,
+        operations: latency.operations,
+        admission_ns: latency.admission_ns,
+        window_ns: latency.window_ns,
+        network_ns: latency.network_ns,
         flows: flows.iter().map(flow).collect(),
     }
 }

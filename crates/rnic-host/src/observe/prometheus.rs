@@ -285,7 +285,24 @@ const PAIR_METRICS: &[Metric<QueuePairSnapshot>] = &[
     ("rnic_qp_round_trip_seconds", Kind::Gauge, "Round-trip time measured last.", |of| {
         of.round_trip_us.map(|us| us / 1e6)
     }),
+    ("rnic_qp_operations_total", Kind::Counter, "Send requests completed, while latencies are measured.", |of| {
+        measured(of, of.operations as f64)
+    }),
+    ("rnic_qp_admission_seconds_total", Kind::Counter, "Time of these before only the window held them.", |of| {
+        measured(of, of.admission_ns as f64 / 1e9)
+    }),
+    ("rnic_qp_window_seconds_total", Kind::Counter, "Time from then until their first packets were sent.", |of| {
+        measured(of, of.window_ns as f64 / 1e9)
+    }),
+    ("rnic_qp_network_seconds_total", Kind::Counter, "Time from then until they completed.", |of| {
+        measured(of, of.network_ns as f64 / 1e9)
+    }),
 ];
+
+/// Returns `value` if latencies are measured.
+fn measured(pair: &QueuePairSnapshot, value: f64) -> Option<f64> {
+    (pair.operations > 0).then_some(value)
+}
 
 const FLOW_METRICS: &[Metric<FlowSnapshot>] = &[
     ("rnic_flow_packets_sent_total", Kind::Counter, "Data packets sent for the first time on a flow.", |of| {

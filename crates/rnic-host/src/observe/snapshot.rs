@@ -255,6 +255,14 @@ pub struct QueuePairSnapshot {
     pub dequeue_waits: u64,
     /// The most recently measured round-trip time, in microseconds.
     pub round_trip_us: Option<f64>,
+    /// Send requests that have completed successfully; zero, as the three sums, unless latencies are measured.
+    pub operations: u64,
+    /// Time that they waited before only the window or the pacing held them back, in nanoseconds.
+    pub admission_ns: u64,
+    /// Time from then until their first packets were sent, in nanoseconds.
+    pub window_ns: u64,
+    /// Time from then until they completed, in nanoseconds: both ways on the wire, and the remote NIC.
+    pub network_ns: u64,
     /// The flows of a Falcon connection that has several; each flow uses its own path.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowSnapshot>,

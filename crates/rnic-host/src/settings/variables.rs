@@ -283,6 +283,15 @@ pub const VARIABLES: &[Variable] = &[
         },
     },
     Variable {
+        name: "RNIC_LATENCIES",
+        option: "latencies",
+        value: "on|off",
+        default: "off",
+        meaning: "Measure where each operation spends its time, for `rnic top` and Prometheus: before its turn, behind \
+                  the window, and from its first packet to its completion",
+        read: |settings, text| switch(&mut settings.latencies, text),
+    },
+    Variable {
         name: "RNIC_PEERS",
         option: "peers",
         value: "rnic|roce",

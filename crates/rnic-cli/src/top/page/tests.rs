@@ -224,3 +224,22 @@ fn the_absence_of_processes_is_stated() {
     assert!(rates(&[], &[], 20, 120).contains("No process"));
     assert!(plain(&totals(&[snapshot(1, 1_000)], 120)).contains("1010 packets sent, 10 of them again"));
 }
+
+/// The parts of the latency are averages over the operations between two snapshots.
+#[test]
+fn latencies_are_shown_when_they_are_measured() {
+    let (mut first, mut second) = (snapshot(1_000_000, 1_000), snapshot(3_000_000, 201_000));
+    let page = plain(&rates(slice::from_ref(&first), slice::from_ref(&second), 2, 120));
+    assert!(!page.contains("admission"), "{page}");
+    let measured = |pair: &mut QueuePairSnapshot, operations: u64| {
+        pair.operations = operations;
+        [pair.admission_ns, pair.window_ns, pair.network_ns] = [1_000, 4_000, 15_000].map(|ns| ns * operations);
+    };
+    measured(&mut first.queue_pairs[1], 100);
+    measured(&mut second.queue_pairs[1], 500);
+    let page = plain(&rates(slice::from_ref(&first), slice::from_ref(&second), 2, 120));
+    let row = page.lines().find(|line| line.contains("20.0 us")).expect("a row");
+    for part in ["4711 0x000003", "200", "1.00 us", "4.00 us", "15.0 us"] {
+        assert!(row.contains(part), "{part}: {page}");
+    }
+}
