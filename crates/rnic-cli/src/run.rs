@@ -7,6 +7,7 @@
 
 pub mod library;
 mod program;
+mod record;
 mod unpack;
 
 use std::ffi::{OsStr, OsString};
@@ -23,7 +24,8 @@ use crate::{console, shell};
 
 use library::Libraries;
 
-/// Runs `rnic run`. This function returns only if the program could not be started.
+/// Runs `rnic run`. This function returns only if the program could not be started, or, with a recording, when it has
+/// ended successfully.
 ///
 /// # Errors
 /// When a setting is wrong, the libraries do not exist, or the program cannot be run this way.
@@ -43,7 +45,12 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     program::check(&path)?;
     // Errors are ignored: the program also runs with the default time slices.
     rnic_host::shorten_slices();
-    let error = Command::new(&path).arg0(name).args(rest).envs(variables).exec();
+    let mut program = Command::new(&path);
+    program.arg0(name).args(rest).envs(variables);
+    if let Some(file) = &args.record {
+        return record::run(&mut program, &path, file, args.record_interval);
+    }
+    let error = program.exec();
     Err(Failure::file(&path, error))
 }
 

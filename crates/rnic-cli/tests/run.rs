@@ -89,6 +89,28 @@ fn signals_are_delivered_to_the_program() {
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "alive", "{output:?}");
 }
 
+/// With a recording, the command waits for the program, and ends as it does.
+#[test]
+fn a_recorded_program_ends_as_without_a_recording() {
+    let libraries = libraries();
+    let file = libraries.path().join("record.parquet");
+    let record = ["--record", file.to_str().expect("a plain name"), "--loss", "1%", "--", "sh", "-c"];
+    let output = run(libraries.path(), &[&record[..], &["echo $RNIC_LOSS; exit 7"]].concat());
+    assert_eq!((output.status.code(), output.out.trim()), (Some(7), "1%"), "{output:#?}");
+    assert!(output.err.contains("recorded 0 values in "), "{output:#?}");
+    assert!(std::fs::read(&file).expect("a file without rows").starts_with(b"PAR1"));
+    assert!(run(libraries.path(), &[&record[..], &["true"]].concat()).status.success());
+    assert_eq!(run(libraries.path(), &[&record[..], &["kill -TERM $$"]].concat()).status.signal(), Some(15));
+    let script = "trap 'echo caught; exit 3' TERM; echo ready; while :; do sleep 0.01; done";
+    let mut child = start(libraries.path(), &[&record[..], &[script]].concat());
+    assert_eq!(first_line(child.stdout.as_mut().expect("it is captured")), "ready");
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
+    let output = finish(child);
+    assert_eq!((output.status.code(), output.out.trim()), (Some(3), "caught"), "{output:#?}");
+    let missing = ["--record", "/dev/null/record.parquet", "--", "true"];
+    run(libraries.path(), &missing).assert_refused(2, &["/dev/null"]);
+}
+
 #[test]
 fn a_nested_run_uses_the_inner_settings() {
     let libraries = libraries();

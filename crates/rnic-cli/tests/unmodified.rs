@@ -3,12 +3,15 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use common::{finish, root};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::RowAccessor;
 
 /// Returns the console blocks of a page, each as one script. After a command that runs in the background (`&`), the
 /// script waits a second for it to start.
@@ -136,6 +139,47 @@ fn captures_of_short_programs_are_complete() {
         let bytes = file.metadata().expect("its length").len();
         assert!(bytes > 500, "{:?} has {bytes} bytes", file.file_name());
     }
+}
+
+/// The recording of a program under loss has the counters of its NIC and its queue pairs.
+#[test]
+fn a_recording_has_what_a_program_sent_and_lost() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let port = port(10);
+    let options = "--loss 1% --transport irn --quiet";
+    let program = format!("ib_write_bw -p {port} -s 65536 -D 3");
+    let script = format!(
+        "timeout 60 rnic run {options} -- {program} &\nsleep 1\n\
+         rnic run --record client.parquet --record-interval 50ms {options} --latencies on -- {program} 127.0.0.1\n"
+    );
+    if libraries().is_none() || !has_programs(&script) {
+        eprintln!("skipped: the libraries are not built (scripts/link-verbs debug), or there is no ib_write_bw");
+        return;
+    }
+    let output = type_in(&script, folder.path()).ok();
+    let file = fs::File::open(folder.path().join("client.parquet")).expect("a recording");
+    let reader = SerializedFileReader::new(file).expect("a Parquet file");
+    let mut rows: BTreeMap<(String, String), Vec<(u64, f64)>> = BTreeMap::new();
+    for row in reader.get_row_iter(None).expect("rows") {
+        let row = row.expect("it is readable");
+        let text = |column| row.get_string(column).expect("a text").clone();
+        assert!(row.get_uint(3).is_ok() == (text(1) == "flow") && text(2).starts_with("ib_write_bw-"), "{row:?}");
+        let value = (row.get_ulong(0).expect("a time"), row.get_double(5).expect("a value"));
+        rows.entry((text(1), text(4))).or_default().push(value);
+    }
+    let of = |kind: &str, metric: &str| rows.get(&(kind.to_owned(), metric.to_owned())).expect("it is recorded");
+    let sum = |kind: &str, metric: &str| of(kind, metric).iter().map(|(_, value)| value).sum::<f64>();
+    for kind in ["host", "flow"] {
+        let (sent, again) = (sum(kind, "sent"), sum(kind, "retransmitted"));
+        // One packet in a hundred is lost in each direction.
+        assert!(sent > 1_000.0 && again > sent / 200.0 && again < sent / 10.0, "{kind}: {again} of {sent}: {output:?}");
+    }
+    let lost = sum("host", "lost");
+    let share = lost / (sum("host", "sent") + sum("host", "retransmitted"));
+    assert!((0.005..0.02).contains(&share), "{lost} lost");
+    let times: Vec<_> = of("host", "sent_gbps").iter().map(|(at, _)| *at).collect();
+    assert!(times.len() > 20 && times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
+    assert!(of("flow", "round_trip_us").iter().any(|(_, us)| *us > 0.0));
 }
 
 /// Programs that only exchange queue pair numbers end with "retry exceeded" at best, so the libraries tell both ends

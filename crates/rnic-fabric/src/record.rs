@@ -111,7 +111,7 @@ metrics! {
     QueueBytes = "queue_bytes", "bytes";
     /// Bytes that waited in the switch for the link, averaged over time.
     QueueMean = "queue_mean_bytes", "bytes";
-    /// Packets lost to faults on the link.
+    /// Packets lost to faults on the link; of a NIC on sockets, to the impairment of its process.
     Lost = "lost", "packets";
     /// Bytes that wait in the switch, at the time of the sample.
     BufferBytes = "buffer_bytes", "bytes";
@@ -141,6 +141,14 @@ metrics! {
     RoundTrip = "round_trip_us", "us";
     /// Flows in progress, at the time of the sample.
     Flows = "flows", "flows";
+    /// Packets with data that a NIC on sockets sent for the first time.
+    Sent = "sent", "packets";
+    /// Packets that a NIC on sockets received and discarded.
+    Discarded = "discarded", "packets";
+    /// Bytes of packets that a NIC on sockets sent, headers and retransmissions included.
+    SentRate = "sent_gbps", "Gbit/s";
+    /// Bytes of packets that a NIC on sockets received, headers and duplicates included.
+    ReceivedRate = "received_gbps", "Gbit/s";
 }
 
 impl Metric {
@@ -157,6 +165,8 @@ impl Metric {
                 | Self::Retransmitted
                 | Self::MarksReceived
                 | Self::Timeouts
+                | Self::Sent
+                | Self::Discarded
         )
     }
 }

@@ -1,7 +1,12 @@
 //! `rnic run`.
 
+use std::path::PathBuf;
+
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use rnic_base::Duration;
 use rnic_host::{VARIABLES, Variable};
+
+use super::values::positive_time;
 
 /// Arguments of `rnic run`.
 #[derive(Args, Clone, Debug)]
@@ -15,6 +20,15 @@ pub struct RunArgs {
     /// tonic-new-reno, unless `--transport` names another
     #[arg(long)]
     pub sockets: bool,
+
+    /// Record the counters of the program's NICs and queue pairs, and of those of all processes that it starts, in
+    /// FILE, in the form of a simulation's time series (Parquet)
+    #[arg(long, value_name = "FILE", conflicts_with = "show")]
+    pub record: Option<PathBuf>,
+
+    /// Interval between the samples of a recording
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = positive_time, requires = "record")]
+    pub record_interval: Duration,
 
     /// Do not run a program; print the variables in the form that `env` and shells accept
     #[arg(long)]
@@ -78,8 +92,9 @@ fn option(variable: &'static Variable) -> Arg {
 
 const EXAMPLES: &str = "\
 Runs PROGRAM with our libibverbs and librdmacm in place of the system's. The process becomes the program: its exit \
-code, its signals. Each option sets the variable of its name (--loss: RNIC_LOSS) for the program and everything that \
-it starts; variables that are set already stay unless their option is given.
+code, its signals (with --record, it waits for the program, and passes both on). Each option sets the variable of its \
+name (--loss: RNIC_LOSS) for the program and everything that it starts; variables that are set already stay unless \
+their option is given.
 
 Examples:
   rnic run -- ib_write_bw                                on one side, and on the other:
@@ -87,5 +102,6 @@ Examples:
   rnic run --loss 1% --reorder 5% --seed 7 -- ib_send_lat 127.0.0.1
   rnic run --sockets --loss 1% -- iperf3 -s              and on the other side:
   rnic run --sockets --loss 1% -- iperf3 -c 127.0.0.1
+  rnic run --record bw.parquet --loss 1% -- ib_write_bw 127.0.0.1
   rnic run -- mpirun -n 2 --mca pml ucx ./program
   rnic run --show                                        what it sets, for containers and batch systems";
