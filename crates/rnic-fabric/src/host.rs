@@ -23,6 +23,7 @@ mod prefetch;
 mod rank;
 mod rate;
 mod recoveries;
+mod script;
 mod session;
 pub(crate) mod slow;
 mod tally;
@@ -56,6 +57,7 @@ pub(crate) use prefetch::STEPS;
 pub(crate) use rank::Rank;
 pub(crate) use rate::CompletionRate;
 pub use recoveries::Recoveries;
+pub(crate) use script::{CollectiveTime, ScriptRun};
 pub(crate) use session::{Buffers, FlowEvent, Receiver, Sender, Sessions};
 pub(crate) use tally::TenantTally;
 pub(crate) use traced::{HostLog, start_log, take_log};
@@ -286,6 +288,10 @@ impl Host {
         if slot == NVME_START {
             return self.use_drive(now, None);
         }
+        if slot == SCRIPT_START {
+            self.sessions.wake_script(now, &mut self.engine, self.memory.as_mut());
+            return schedule_delays(self);
+        }
         if let Some(next) = self.sessions.begin(now, slot, &mut self.engine, self.memory.as_mut()) {
             self.start_at(next, slot);
         }
@@ -436,8 +442,22 @@ impl Host {
             let Self { sessions, engine, memory, violations, .. } = self;
             sessions.complete(now, &completion, engine, memory.as_mut(), violations);
         }
+        if self.sessions.script.is_some() {
+            schedule_delays(self);
+        }
     }
 }
+
+/// Schedules the ends of the delays of a script that have started.
+#[cold]
+fn schedule_delays(host: &mut Host) {
+    while let Some(at) = host.sessions.script.as_mut().and_then(|script| script.take_timer()) {
+        host.start_at(at, SCRIPT_START);
+    }
+}
+
+/// Number, in the list of starts, of the tasks of a script.
+pub(crate) const SCRIPT_START: u32 = u32::MAX - 1;
 
 #[inline]
 fn note_completion(hash: &mut TraceHash, now: Time, completion: &Completion) {

@@ -8,6 +8,7 @@
 //! Every key is declared once, in `plan/raw.rs`, with its type, default and meaning. The reader of plans,
 //! `docs/plans.md` and `rnic list` use these declarations.
 
+mod chakra;
 mod collective;
 mod derived;
 mod error;
@@ -42,6 +43,7 @@ use crate::topology::{self, Topology};
 use crate::trace::TracePlan;
 use crate::workload::WorkloadPlan;
 
+pub use chakra::TraceFiles;
 pub use error::PlanError;
 pub use json_schema::json_schema;
 pub use keys::insert;
@@ -198,9 +200,23 @@ impl Plan {
         overrides: &[(&str, &str)],
         files: &mut FileReader<'_>,
     ) -> Result<Self, PlanError> {
+        Self::from_toml_in(text, overrides, files, &mut chakra::NoTraceFiles)
+    }
+
+    /// Reads a plan like [`Plan::from_toml_with`]; `traces` has the execution traces that the plan names.
+    ///
+    /// # Errors
+    /// A description of the error, in one line.
+    pub fn from_toml_in(
+        text: &str,
+        overrides: &[(&str, &str)],
+        files: &mut FileReader<'_>,
+        traces: &mut dyn TraceFiles,
+    ) -> Result<Self, PlanError> {
         let locate = |error: PlanError| error.located(text, overrides);
         let raw = resolve::read(text, overrides).map_err(|error| locate(Self::explain_key(error, overrides)))?;
-        let plan = resolve::resolve(raw, files).map_err(|error| locate(Self::explain(error, text, overrides)))?;
+        let plan =
+            resolve::resolve(raw, files, traces).map_err(|error| locate(Self::explain(error, text, overrides)))?;
         plan.check().map_err(locate)?;
         Ok(plan)
     }

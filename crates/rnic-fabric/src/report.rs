@@ -1,5 +1,6 @@
 //! Results of a run.
 
+mod collective;
 mod fields;
 pub(crate) mod latency_parts;
 mod parquet_file;
@@ -22,6 +23,7 @@ use serde::Serialize;
 use crate::falcon_counts::FalconFigures;
 pub use crate::host::Recoveries;
 pub use crate::host::nic::NicFigures;
+pub use collective::{CollectiveFigures, ExecutionFigures};
 pub use latency_parts::LatencyParts;
 pub use parquet_file::ParquetError;
 pub use percentile::Spread;
@@ -159,6 +161,12 @@ pub struct Report {
     pub latency_parts: Option<LatencyParts>,
     /// Goodput per queue pair between the warm-up and the end of a loop's duration.
     pub queue_pairs: Option<QueuePairs>,
+    /// Bandwidth of a collective as NCCL's tests define it, when the workload is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub collective: Option<CollectiveFigures>,
+    /// Results of execution traces, when the workload has some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub execution: Option<ExecutionFigures>,
     /// Results of each tenant, by its name, when the workload has tenants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenants: Option<BTreeMap<String, TenantFigures>>,

@@ -35,6 +35,7 @@ mod part;
 mod partition;
 mod parts;
 mod record;
+mod script;
 mod signals;
 mod slices;
 mod stall;
@@ -189,6 +190,7 @@ impl Simulation {
             seed,
         };
         simulation.start_nvme();
+        script::start(&mut simulation);
         simulation.tenancy = Tenancy::new(plan, &mut simulation.parts);
         let steady = simulation.steady_interval();
         if plan.run.latency_parts {

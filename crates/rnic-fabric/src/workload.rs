@@ -7,16 +7,19 @@
 //! To add a workload, add a file with a type that implements [`Source`] (or a function that returns a list of flows),
 //! a variant of [`WorkloadPlan`], and its keys in `plan/raw.rs` and `plan/workloads.rs`.
 
+pub mod chakra;
 pub mod collective;
 pub mod distribution;
+mod flow_file;
 mod incast;
 mod loops;
 mod merged;
 pub mod nvme;
 mod permutation;
 mod poisson;
+pub(crate) mod script;
 pub mod tenants;
-mod trace_file;
+mod text;
 
 use core::fmt;
 use std::sync::Arc;
@@ -26,8 +29,11 @@ use rnic_base::{BitRate, Duration, RandomStreams, Time};
 
 use distribution::Distribution;
 
+pub use flow_file::{
+    FILE_BYTES_MAX, FLOWS_MAX, FlowFile, FlowFormat, TraceFlow, TriggerKind, TriggerLinks, Triggers, read_flows,
+};
 pub use loops::{Arrivals, Between};
-pub use trace_file::{TraceError, read_trace};
+pub use text::ReadError;
 
 /// The operation of one message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -141,6 +147,8 @@ pub struct FlowSpec {
     pub arrivals: Option<Arrivals>,
     /// The tenant that the flow belongs to, in the workload `tenants`.
     pub membership: Option<tenants::Membership>,
+    /// Bytes of each message, for messages of different sizes; `traffic` has their number and the largest size.
+    pub lengths: Option<Arc<[u32]>>,
 }
 
 /// A sequence of flows, in order of their start.
@@ -153,6 +161,13 @@ pub trait Source: fmt::Debug + Send {
     /// # Panics
     /// May panic when there is none.
     fn next_flow(&mut self) -> FlowSpec;
+
+    /// Notes that a flow has completed at its sender, or has arrived at its receiver; flows are numbered from 0 in the
+    /// order in which they were returned. All events before `now` have been processed, so a flow that starts because of
+    /// it starts at `now` or later.
+    fn ended(&mut self, flow: u32, is_at_receiver: bool, now: Time) {
+        let _ = (flow, is_at_receiver, now);
+    }
 }
 
 /// A description of the flows of a run.
@@ -227,8 +242,10 @@ pub enum WorkloadPlan {
     Tenants(tenants::TenantsPlan),
     /// Hosts read and write a drive of another host.
     Nvme(nvme::NvmePlan),
-    /// Flows as listed in a trace.
-    Trace(Arc<[TraceFlow]>),
+    /// Nodes of execution traces, each after those that it depends on.
+    Chakra(chakra::ChakraPlan),
+    /// Flows as listed in a file.
+    Trace(Arc<FlowFile>),
 }
 
 /// Poisson traffic between all hosts, in addition to other flows.
@@ -240,19 +257,6 @@ pub struct Background {
     pub sizes: Arc<Distribution>,
     /// Time after which no flow starts.
     pub duration: Duration,
-}
-
-/// A line of a trace.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TraceFlow {
-    /// Time at which the flow starts.
-    pub start: Time,
-    /// Source host.
-    pub src: u32,
-    /// Destination host.
-    pub dst: u32,
-    /// Size in bytes.
-    pub bytes: u64,
 }
 
 impl WorkloadPlan {
@@ -282,7 +286,8 @@ impl WorkloadPlan {
                 Time::ZERO + background.as_ref().map_or(last, |background| last.max(background.duration))
             }
             Self::ClosedLoop { jitter, .. } => Time::ZERO + *jitter,
-            Self::Trace(flows) => flows.iter().map(|flow| flow.start).max().unwrap_or_default(),
+            Self::Trace(file) => file.flows.iter().map(|flow| flow.start).max().unwrap_or_default(),
+            Self::Chakra(plan) => Time::ZERO + plan.script.shortest_time(),
             _ => Time::ZERO,
         };
         latest.max(self.ends().unwrap_or_default())
@@ -322,18 +327,25 @@ impl WorkloadPlan {
             }
             Self::Tenants(plan) => Box::new(FlowList::new(plan.flows(streams))),
             Self::Collective(plan) => Box::new(FlowList::new(plan.flows(streams))),
-            Self::Trace(lines) => {
+            Self::Chakra(plan) => Box::new(FlowList::new(plan.flows())),
+            Self::Trace(file) => {
+                let traffics = Operation::ALL.map(|(_, op)| Arc::new(Traffic { op, ..Traffic::ONE_MESSAGE }));
                 let flow = |line: &TraceFlow| FlowSpec {
                     start: line.start,
                     src: line.src,
                     dst: line.dst,
                     bytes: line.bytes,
-                    traffic: one(),
+                    traffic: Arc::clone(&traffics[line.op as usize]),
                     request: None,
                     arrivals: None,
                     membership: None,
+                    lengths: None,
                 };
-                Box::new(FlowList::new(lines.iter().map(flow).collect()))
+                let flows = file.flows.iter().map(flow).collect();
+                match &file.triggers {
+                    Some(triggers) => Box::new(flow_file::Triggered::new(triggers, flows)),
+                    None => Box::new(FlowList::new(flows)),
+                }
             }
         }
     }

@@ -37,6 +37,13 @@ fn each_collective_sends_its_bytes_in_the_expected_time() {
         assert_eq!(report.bytes, 8 * 3 * parts * BUFFER_BYTES / 8, "{name}");
         let collective_times = report.rct_us.expect("collectives are timed");
         assert_eq!((collective_times.count, report.requests_unfinished), (3, 0), "{name}");
+        let bandwidth = report.collective.expect("there are collectives");
+        let algorithm = BUFFER_BYTES as f64 / collective_times.avg / 1e3;
+        let bus = algorithm * f64::from(parts as u32) / 8.0;
+        assert!((bandwidth.algbw_gbytes_per_s / algorithm - 1.0).abs() < 1e-9, "{name}: {bandwidth:?}");
+        assert!((bandwidth.busbw_gbytes_per_s / bus - 1.0).abs() < 1e-9, "{name}: {bandwidth:?}");
+        // Each rank keeps its link busy: the bus bandwidth is near the payload rate of 100 Gbit/s.
+        assert!((10.3..11.5).contains(&bandwidth.busbw_gbytes_per_s), "{name}: {bandwidth:?}");
         let ideal = link_time_us(parts * BUFFER_BYTES / 8) + f64::from(steps) * 2.1;
         assert!(
             (0.95..1.08).contains(&(collective_times.avg / ideal)),

@@ -3,11 +3,16 @@
 //! for the kinds that do not use them.
 #![expect(clippy::disallowed_methods, reason = "it writes the generated page")]
 
+#[path = "common/traces.rs"]
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod traces;
+
 use std::fmt::Write as _;
 
 use rnic_fabric::Plan;
 use rnic_fabric::plan::{Absent, Key, SCHEMA, TABLES_BY_NAME, Table as Section};
 use toml::{Table, Value};
+use traces::{Traces, training};
 
 const PAGE: &str = include_str!("../../../docs/plans.md");
 const PAGE_PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/plans.md");
@@ -211,7 +216,17 @@ kind = "tenants"
 duration = "5ms"
 tenant = { all = { sizes = "uniform:4KB-1MB", rate = "20Gbps" } }
 "#,
-    r#"workload = { kind = "trace", file = "flows.csv" }"#,
+    r#"workload = { kind = "trace", file = "flows.csv", format = "list" }"#,
+    r#"workload = { kind = "chakra", file = "traces/run", op = "send" }"#,
+    r#"
+[workload]
+kind = "poisson"
+load = "70%"
+sizes = "sizes.txt"
+shares = "each"
+size_unit = "1460B"
+duration = "5ms"
+"#,
     r#"workload = { kind = "manual" }"#,
     r#"fault = [{ kind = "drop", links = "host-*>*", packets = "data", probability = "1%" }]"#,
     r#"fault = [{ kind = "burst", probability = "1%", length = 10 }]"#,
@@ -253,7 +268,11 @@ fn example(path: &str, key: &str) -> (Table, Value) {
 }
 
 fn read(plan: &Table) -> Result<String, String> {
-    let plan = Plan::from_toml_with(&plan.to_string(), &[], &mut |_| Ok("0,0,1,1KB\n".to_owned()));
+    let mut files = |name: &str| {
+        let text = if name.ends_with(".txt") { "100 100%\n" } else { "0,0,1,1KB\n" };
+        Ok(text.to_owned())
+    };
+    let plan = Plan::from_toml_in(&plan.to_string(), &[], &mut files, &mut Traces(training()));
     plan.map(|plan| format!("{plan:?}")).map_err(|error| error.to_string())
 }
 
@@ -412,7 +431,8 @@ fn the_json_schema_accepts_what_plans_may_contain() {
     };
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans");
     let files = std::fs::read_dir(folder).expect("the plans").map(|file| file.expect("a file").path());
-    let ours: Vec<_> = files.map(|path| json(&std::fs::read_to_string(path).expect("a plan"))).collect();
+    let plans = files.filter(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    let ours: Vec<_> = plans.map(|path| json(&std::fs::read_to_string(path).expect("a plan"))).collect();
     assert!(ours.len() > 10);
     let examples = examples().map(|(plan, _)| serde_json::to_value(plan).expect("TOML has a JSON form"));
     for plan in ours.into_iter().chain(examples) {

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use super::memory::{Block, Memory};
 use super::rank::Rank;
 use super::rate::CompletionRate;
+use super::script::ScriptRun;
 use super::tally::TenantTally;
 use crate::check::{Ledger, Violations};
 use crate::workload::{Arrivals, Operation, Traffic};
@@ -60,6 +61,8 @@ pub(crate) struct Sender {
     rate: CompletionRate,
     /// Index of the tenant that the sender belongs to, in the workload `tenants`.
     pub(crate) tenant: Option<u32>,
+    /// Bytes of each message, when the messages have different sizes: those of a script.
+    pub(crate) lengths: Option<Arc<[u32]>>,
 }
 
 /// Messages that arrive at a sender from the application, whether or not the sender can post them.
@@ -84,6 +87,8 @@ pub(crate) struct Receiver {
     posted: u32,
     pub(crate) completed: u32,
     messages: u32,
+    /// As [`Sender::lengths`].
+    pub(crate) lengths: Option<Arc<[u32]>>,
 }
 
 /// Event of a flow, reported to the simulation, which owns the flow.
@@ -116,8 +121,19 @@ pub(crate) struct Sessions {
     pub(crate) tallies: Vec<TenantTally>,
     /// The host's rank in a collective, when the workload has collectives.
     pub(crate) rank: Option<Box<Rank>>,
+    /// The host's part of a script, when the workload has one.
+    pub(crate) script: Option<Box<ScriptRun>>,
     /// Queue pairs with new work, one entry per request, when the NIC has to fetch work requests.
     pub(crate) doorbells: Option<Vec<Qpn>>,
+}
+
+/// Returns the number of bytes of message `index`: that in `lengths`, if there are any.
+#[inline]
+fn len_of(lengths: Option<&[u32]>, traffic: &Traffic, bytes: u64, index: u32) -> u32 {
+    match lengths {
+        Some(lengths) => lengths[index as usize],
+        None => traffic.message_len(bytes, index),
+    }
 }
 
 /// Returns the offset of message `index` in the memory of a flow of `bytes`.
@@ -153,7 +169,13 @@ impl Sender {
             backlog: None,
             rate: CompletionRate::default(),
             tenant: None,
+            lengths: None,
         }
+    }
+
+    /// Returns the number of bytes of message `index`.
+    fn len_of(&self, index: u32) -> u32 {
+        len_of(self.lengths.as_deref(), &self.traffic, self.bytes, index)
     }
 
     /// Drops the messages of a tenant that are not posted when it stops: it ends its requests then.
@@ -170,10 +192,11 @@ impl Sender {
     }
 
     /// Returns whether the sender has waited for a completion without interruption since `since`. In an open loop
-    /// there may be no message in flight.
+    /// and in a script there may be no message in flight.
     pub(crate) fn waits_since(&self, since: Time) -> bool {
         let oldest = self.posted_at.get((self.completed % self.traffic.depth) as usize);
-        self.backlog.is_none() || self.posted > self.completed && oldest.is_none_or(|at| *at <= since)
+        let always_waits = self.backlog.is_none() && self.lengths.is_none();
+        always_waits || self.posted > self.completed && oldest.is_none_or(|at| *at <= since)
     }
 
     /// Returns whether a message has arrived at the sender and is not posted yet.
@@ -201,7 +224,7 @@ impl Sender {
 
     fn sge(&self, index: u32) -> Sge {
         let slot = slot_offset(&self.traffic, self.bytes, index);
-        let len = self.traffic.message_len(self.bytes, index);
+        let len = self.len_of(index);
         Sge { addr: self.buffers.addr + slot, len, lkey: self.buffers.key.0 }
     }
 }
@@ -210,7 +233,18 @@ impl Receiver {
     /// Creates a receiver of `bytes`, divided into messages as given by `traffic`.
     pub(crate) fn new(flow: u32, qpn: Qpn, traffic: Arc<Traffic>, bytes: u64, buffers: Buffers) -> Self {
         let messages = traffic.messages(bytes);
-        Self { flow, qpn, traffic, bytes, buffers, seed: u64::from(flow) << 32, posted: 0, completed: 0, messages }
+        Self {
+            flow,
+            qpn,
+            traffic,
+            bytes,
+            buffers,
+            seed: u64::from(flow) << 32,
+            posted: 0,
+            completed: 0,
+            messages,
+            lengths: None,
+        }
     }
 
     /// Returns the number of receives that are posted and not used; in a closed loop that ends at a given time they
@@ -233,6 +267,11 @@ impl Sessions {
         if let Some(rank) = &mut self.rank {
             rank.senders.push(slot);
             self.senders[slot as usize].released = rank.released();
+        }
+        if let Some(script) = &mut self.script {
+            let sender = &mut self.senders[slot as usize];
+            script.add_sender(sender.flow, slot);
+            sender.released = 0;
         }
         slot
     }
@@ -296,6 +335,10 @@ impl Sessions {
                 self.post_send(now, slot, engine, memory);
             }
             return next;
+        }
+        if sender.lengths.is_some() {
+            // The tasks of the script post.
+            return None;
         }
         for _ in 0..sender.messages.min(sender.traffic.depth).min(sender.released) {
             self.post_send(now, slot, engine, memory.as_deref_mut());
@@ -392,7 +435,7 @@ impl Sessions {
         sender.completed += 1;
         self.messages += 1;
         if self.steady.is_some_and(|(from, until)| (from..=until).contains(&now)) {
-            let bytes = u64::from(sender.traffic.message_len(sender.bytes, index));
+            let bytes = u64::from(sender.len_of(index));
             self.steady_bytes += bytes;
             sender.rate.completed(now, bytes);
         }
@@ -400,11 +443,16 @@ impl Sessions {
         if can_stop && sender.traffic.until.is_some_and(|until| now >= until) {
             sender.stop();
         }
-        let (done, more) = (sender.completed == sender.messages, sender.has_more());
+        let (flow, done, more) = (sender.flow, sender.completed == sender.messages, sender.has_more());
+        let mut memory = memory;
         if done {
-            self.flow_events.push(FlowEvent { at: now, flow: sender.flow, delivered: false });
+            self.flow_events.push(FlowEvent { at: now, flow, delivered: false });
         } else if more {
-            self.post_send(now, slot, engine, memory);
+            self.post_send(now, slot, engine, memory.as_deref_mut());
+        }
+        if let Some(script) = &mut self.script {
+            script.sent(now, flow, index);
+            self.send_of_script(now, engine, memory);
         }
         verdict
     }
@@ -421,15 +469,41 @@ impl Sessions {
         let index = receiver.completed;
         let verdict = check_received(receiver, index, completion, memory.as_deref());
         receiver.completed += 1;
+        let flow = receiver.flow;
         if receiver.completed == receiver.messages {
-            self.flow_events.push(FlowEvent { at: now, flow: receiver.flow, delivered: true });
+            self.flow_events.push(FlowEvent { at: now, flow, delivered: true });
         } else if receiver.posted < receiver.messages {
             self.post_receive(slot, engine);
         }
         if self.rank.as_mut().is_some_and(|rank| rank.arrive(now, index)) {
             self.send_released(now, engine, memory);
+        } else if let Some(script) = &mut self.script {
+            script.arrived(now, flow, index);
+            self.send_of_script(now, engine, memory);
         }
         verdict
+    }
+
+    /// Starts the tasks of a script that may start at `now`.
+    pub(super) fn wake_script(&mut self, now: Time, engine: &mut Engine, memory: Option<&mut Memory>) {
+        if let Some(script) = &mut self.script {
+            script.wake(now);
+            self.send_of_script(now, engine, memory);
+        }
+    }
+
+    /// Posts the messages whose tasks have started.
+    fn send_of_script(&mut self, now: Time, engine: &mut Engine, mut memory: Option<&mut Memory>) {
+        while let Some((slot, released)) = self.script.as_mut().and_then(|script| script.take_released()) {
+            self.senders[slot as usize].released = released;
+            loop {
+                let sender = &self.senders[slot as usize];
+                if !sender.has_more() || sender.posted - sender.completed >= sender.traffic.depth {
+                    break;
+                }
+                self.post_send(now, slot, engine, memory.as_deref_mut());
+            }
+        }
     }
 
     /// Posts the messages of the next step of a collective, which has started at this rank.
@@ -477,7 +551,8 @@ fn check_received(
     completion: &Completion,
     memory: Option<&Memory>,
 ) -> Result<(), String> {
-    let (flow, len) = (receiver.flow, receiver.traffic.message_len(receiver.bytes, index));
+    let len = len_of(receiver.lengths.as_deref(), &receiver.traffic, receiver.bytes, index);
+    let flow = receiver.flow;
     if completion.byte_len != len || completion.word != index {
         let (found, word) = (completion.byte_len, completion.word);
         return Err(format!(

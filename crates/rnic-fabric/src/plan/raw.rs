@@ -19,7 +19,7 @@ pub(super) use network::{
     Csig, EcnDepth, EcnDraw, Fault, FaultKind, Links, Multipath, Pfc, Switch, SwitchModel, Target, Topology,
     TopologyKind,
 };
-pub(super) use workload::{Background, Hint, Tenant, Workload, WorkloadKind};
+pub(super) use workload::{Background, FlowFileFormat, Hint, Shares, Tenant, Workload, WorkloadKind};
 
 /// A transport: a table with its name and its options, or its name alone.
 #[derive(Clone, Debug)]

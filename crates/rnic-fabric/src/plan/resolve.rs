@@ -8,8 +8,8 @@ use serde::Deserialize;
 use super::quantity::{Fraction, OrAuto, Unit};
 use super::raw::{EcnDepth, EcnDraw, Raw, SwitchModel, TopologyKind};
 use super::{
-    FileReader, LinkPlan, Plan, PlanError, RunPlan, TopologyPlan, derived, faults, fitted, keys, nic, processors, raw,
-    record, scr, slow_host, workloads,
+    FileReader, LinkPlan, Plan, PlanError, RunPlan, TopologyPlan, TraceFiles, derived, faults, fitted, keys, nic,
+    processors, raw, record, scr, slow_host, workloads,
 };
 use crate::link::{PLAN_TIME_MAX, PORTS_MAX};
 use crate::switch::{
@@ -71,7 +71,7 @@ fn replace(table: &mut toml::Table, key: &str, value: &str) -> Result<(), PlanEr
 }
 
 /// Converts the parsed plan, with defaults for missing values.
-pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, PlanError> {
+pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>, traces: &mut dyn TraceFiles) -> Result<Plan, PlanError> {
     let topology = topology(&raw.topology)?;
     let host_links = LinkPlan { rate: raw.links.rate.0, delay: raw.links.delay.0 };
     let fabric = raw.links.fabric.as_ref();
@@ -106,7 +106,7 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
         processors: None,
         slow_host: raw.slow_host.as_ref().map(slow_host::resolve),
         scr: None,
-        workload: workloads::resolve(&raw.workload, topology.hosts(), files)?,
+        workload: workloads::resolve(&raw.workload, topology.hosts(), files, traces)?,
         faults: Vec::new(),
         run,
         record: raw.record.as_ref().map(record::resolve),

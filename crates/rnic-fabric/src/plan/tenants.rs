@@ -10,6 +10,7 @@ use super::quantity::Unit;
 use super::raw;
 use super::traffic::{CONNECTIONS_MAX, check_between, check_traffic, named, named_sizes};
 use super::{FileReader, Plan, PlanError};
+use crate::workload::distribution::SizesForm;
 use crate::workload::tenants::{HintPlan, TenantPlan, TenantSizes, TenantsPlan};
 use crate::workload::{Between, Operation, Traffic};
 
@@ -82,7 +83,9 @@ fn sizes(raw: &raw::Tenant, files: &mut FileReader<'_>) -> Result<TenantSizes, P
         (None, Some(messages), None) => {
             Ok(TenantSizes::Listed(messages.iter().map(|Unit(message)| message.get()).collect()))
         }
-        (None, None, Some(name)) => named_sizes("sizes", name, files).map(|sizes| TenantSizes::Drawn(Arc::new(sizes))),
+        (None, None, Some(name)) => {
+            named_sizes("sizes", name, SizesForm::default(), files).map(|sizes| TenantSizes::Drawn(Arc::new(sizes)))
+        }
         _ => {
             let what = "is ambiguous or missing; give exactly one of `message` (one size), `messages` (a list) and \
                         `sizes` (a distribution)";

@@ -50,6 +50,7 @@ fn read(overrides: &[(&str, &str)]) -> Result<Plan, PlanError> {
         "head.csv" => Ok("\u{feff}start,src,dst,bytes\r\n0,0,1,1KB\r\n".to_owned()),
         "empty.csv" => Ok("# nothing\n\n".to_owned()),
         "ns3.csv" => Ok("2\n0 1 3 100 1000 2.0\n".to_owned()),
+        "words.csv" => Ok("start,src,dst\n".to_owned()),
         "sizes.txt" => Ok("100 0\n200 100%\n".to_owned()),
         "bad.txt" => Ok("100 0\n".to_owned()),
         _ => Err("no such file".to_owned()),
@@ -318,8 +319,11 @@ fn every_key_of_a_fault_sets_its_field() {
 #[test]
 fn files_are_read_by_the_name_in_the_plan() {
     let trace = read(&[("workload", r#"{ kind = "trace", file = "flows.csv" }"#)]).expect("the plan is valid");
-    assert!(matches!(&trace.workload, WorkloadPlan::Trace(flows) if flows.len() == 1));
+    assert!(matches!(&trace.workload, WorkloadPlan::Trace(file) if file.flows.len() == 1));
+    let headed = read(&[("workload", r#"{ kind = "trace", file = "head.csv" }"#)]).expect("the plan is valid");
+    assert!(matches!(&headed.workload, WorkloadPlan::Trace(file) if file.flows.len() == 1));
     assert!(read(&[("workload.sizes", "sizes.txt")]).is_ok());
+    assert!(read(&[("workload.sizes", "sizes.txt"), ("workload.size_unit", "1460B")]).is_ok());
 }
 
 /// The key that is replaced, its value, and the text that the error must contain.
@@ -571,7 +575,7 @@ const WRONG: &[(&str, &str, &str)] = &[
         "overlaps with the clients",
     ),
     ("workload", r#"{ kind = "trace", file = "none.csv" }"#, "workload.file: none.csv: no such file"),
-    ("workload", r#"{ kind = "trace", file = "bad.csv" }"#, "workload.file: bad.csv: line 1: `99` is not a host"),
+    ("workload", r#"{ kind = "trace", file = "bad.csv" }"#, "bad.csv: line 1, column 5: `99` is not a host"),
     ("fault", r#"[{ kind = "gremlin" }]"#, "fault[0].kind: unknown word `gremlin`"),
     ("fault", r#"[{ kind = "drop" }]"#, "fault[0].probability: is missing"),
     ("fault", r#"[{ kind = "drop", probability = "2" }]"#, "fault[0].probability: `2`"),
@@ -599,15 +603,31 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "workload",
         r#"{ kind = "trace", file = "late.csv" }"#,
-        "late.csv: line 2: the flow starts at 18500 s, which is later",
+        "late.csv: line 2, column 1: the flow starts at 18500 s, which is later",
     ),
-    ("workload", r#"{ kind = "trace", file = "head.csv" }"#, "head.csv: line 1: `start,src,dst,bytes` is a header"),
+    (
+        "workload",
+        r#"{ kind = "trace", file = "head.csv", format = "list" }"#,
+        "head.csv: line 1, column 7: `src` is not a host number",
+    ),
+    (
+        "workload",
+        r#"{ kind = "trace", file = "words.csv" }"#,
+        "words.csv: line 1, column 1: the header has no column `bytes`",
+    ),
+    ("workload", r#"{ kind = "trace", file = "flows.csv", format = "xml" }"#, "workload.format: unknown variant `xml`"),
+    ("workload.shares", "each", "workload.sizes: `shares` and `size_unit` apply to files of sizes only"),
+    ("workload", r#"{ kind = "chakra", file = "run" }"#, "workload.file: run: execution traces are not text"),
     (
         "workload",
         r#"{ kind = "trace", file = "empty.csv" }"#,
-        "empty.csv: the trace contains no flows; a line is start,src,dst",
+        "empty.csv: the file contains no flows; a line is start,src,dst",
     ),
-    ("workload", r#"{ kind = "trace", file = "ns3.csv" }"#, "ns3.csv: line 1: `2` does not have four fields"),
+    (
+        "workload",
+        r#"{ kind = "trace", file = "ns3.csv" }"#,
+        "ns3.csv: line 1, column 1: the file has 1 flows, but its first line says 2",
+    ),
     ("fault", r#"[{ kind = "delay", delay = "18500s" }]"#, "fault[0].delay: must be at most 18000 s"),
     ("run.stall_after", "0", "run.stall_after: must be above zero"),
     ("run.slice", "1ns", "run.slice: is too short: it results in more than 100000 slices until run.limit"),

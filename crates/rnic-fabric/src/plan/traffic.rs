@@ -3,7 +3,7 @@
 use rnic_base::limits::{MESSAGE_BYTES_MAX, WORK_REQUESTS_MAX};
 
 use super::{FileReader, Plan, PlanError, raw};
-use crate::workload::distribution::{BUILT_IN, Distribution};
+use crate::workload::distribution::{BUILT_IN, Distribution, SizesForm};
 use crate::workload::{Between, Operation, Traffic};
 
 pub(super) fn operation(raw: &raw::Workload, default: Option<Operation>) -> Result<Operation, PlanError> {
@@ -62,8 +62,13 @@ pub(super) fn check_traffic(traffic: &Traffic, plan: &Plan) -> Result<(), PlanEr
 pub(super) fn named_sizes(
     key: &'static str,
     name: &str,
+    form: SizesForm,
     files: &mut FileReader<'_>,
 ) -> Result<Distribution, PlanError> {
+    let is_file = name.contains(['.', '/']) && Distribution::from_form(name).is_none();
+    if form != SizesForm::default() && !is_file {
+        return Err(PlanError::value(key, "`shares` and `size_unit` apply to files of sizes only; remove them"));
+    }
     if let Some(sizes) = Distribution::built_in(name) {
         return Ok(sizes);
     }
@@ -77,7 +82,7 @@ pub(super) fn named_sizes(
         return Err(PlanError::value(key, what));
     }
     let wrong = |what: String| PlanError::File { key, name: name.to_owned(), what };
-    Distribution::from_text(&files(name).map_err(wrong)?).map_err(|error| wrong(error.to_string()))
+    Distribution::from_file(&files(name).map_err(wrong)?, form).map_err(|error| wrong(error.to_string()))
 }
 
 pub(super) fn check_between(between: &Between, hosts: u32) -> Result<(), PlanError> {

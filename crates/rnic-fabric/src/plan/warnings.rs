@@ -4,6 +4,7 @@ use rnic_base::Duration;
 
 use super::{Plan, fitted};
 use crate::switch::BufferPlan;
+use crate::workload::WorkloadPlan;
 
 impl Plan {
     /// Returns warnings about values of this plan that are valid but probably not intended, one line each. They do not
@@ -19,7 +20,17 @@ impl Plan {
         ]
         .into_iter()
         .flatten()
+        .chain(self.unused_parts_of_flows())
         .collect()
+    }
+
+    /// Warns about parts of a file of flows that have no effect.
+    fn unused_parts_of_flows(&self) -> impl Iterator<Item = String> {
+        let notes = match &self.workload {
+            WorkloadPlan::Trace(file) => file.notes.as_slice(),
+            _ => &[],
+        };
+        notes.iter().map(|note| format!("workload.file: {note}"))
     }
 
     /// Warns about PFC without buffer space for the bytes that arrive after a pause.

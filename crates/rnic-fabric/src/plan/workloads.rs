@@ -12,10 +12,10 @@ use super::schema::reject_unused_keys;
 use super::traffic::{
     CONNECTIONS_MAX, check_between, check_traffic, known_host, message, named, named_sizes, operation,
 };
-use super::{FileReader, Plan, PlanError, collective, nvme, tenants};
+use super::{FileReader, Plan, PlanError, TraceFiles, chakra, collective, nvme, tenants};
 use crate::link::PLAN_TIME_MAX;
-use crate::workload::distribution::Distribution;
-use crate::workload::{Background, Between, Operation, Traffic, WorkloadPlan, read_trace};
+use crate::workload::distribution::{Distribution, ShareMeaning, SizesForm};
+use crate::workload::{Background, Between, FlowFile, FlowFormat, Operation, Traffic, WorkloadPlan, read_flows};
 
 /// Returns the value of a required key.
 macro_rules! need {
@@ -24,7 +24,12 @@ macro_rules! need {
     };
 }
 
-pub(super) fn resolve(raw: &raw::Workload, hosts: u32, files: &mut FileReader<'_>) -> Result<WorkloadPlan, PlanError> {
+pub(super) fn resolve(
+    raw: &raw::Workload,
+    hosts: u32,
+    files: &mut FileReader<'_>,
+    traces: &mut dyn TraceFiles,
+) -> Result<WorkloadPlan, PlanError> {
     reject_unused_keys(raw, raw.kind, "workload", "workload")?;
     if raw.duration.as_ref().is_some_and(|duration| duration.0 == Duration::ZERO) {
         return Err(PlanError::value("workload.duration", "must be above zero"));
@@ -59,9 +64,16 @@ pub(super) fn resolve(raw: &raw::Workload, hosts: u32, files: &mut FileReader<'_
             let name = need!(raw.file);
             let wrong = |what: String| PlanError::File { key: "workload.file", name: name.clone(), what };
             let text = files(name).map_err(wrong)?;
-            let flows = read_trace(&text, hosts).map_err(|error| wrong(error.to_string()))?;
-            Ok(WorkloadPlan::Trace(flows.into()))
+            let format = raw.format.map(|format| match format {
+                raw::FlowFileFormat::List => FlowFormat::List,
+                raw::FlowFileFormat::Csv => FlowFormat::Csv,
+                raw::FlowFileFormat::Hpcc => FlowFormat::Hpcc,
+                raw::FlowFileFormat::Htsim => FlowFormat::Htsim,
+            });
+            let flows = read_flows(&text, format, hosts).map_err(|error| wrong(error.to_string()))?;
+            Ok(WorkloadPlan::Trace(Arc::new(flows)))
         }
+        Kind::Chakra => Ok(WorkloadPlan::Chakra(chakra::resolve(raw, need!(raw.file), hosts, traces)?)),
     }
 }
 
@@ -76,7 +88,12 @@ fn sizes(raw: &raw::Workload, files: &mut FileReader<'_>) -> Result<Distribution
             ));
         }
     };
-    named_sizes("workload.sizes", name, files)
+    let shares = raw.shares.map(|shares| match shares {
+        raw::Shares::Cumulative => ShareMeaning::Cumulative,
+        raw::Shares::Each => ShareMeaning::Each,
+    });
+    let form = SizesForm { shares, unit: raw.size_unit.map(|Unit(unit)| unit.get()) };
+    named_sizes("workload.sizes", name, form, files)
 }
 
 fn load_ppm(load: Probability) -> u64 {
@@ -99,7 +116,7 @@ fn background(
             return Err(PlanError::value("workload.background", what));
         }
     };
-    let sizes = Arc::new(named_sizes("workload.background.sizes", &raw.sizes, files)?);
+    let sizes = Arc::new(named_sizes("workload.background.sizes", &raw.sizes, SizesForm::default(), files)?);
     Ok(Background { load_ppm: load_ppm(raw.load.0), sizes, duration })
 }
 
@@ -173,15 +190,8 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     }
     match &plan.workload {
         WorkloadPlan::Manual => Ok(()),
-        WorkloadPlan::Trace(flows) => {
-            let bytes_max = bytes_in_longest_run(plan);
-            let largest = flows.iter().map(|flow| flow.bytes).max().unwrap_or(0);
-            if largest > bytes_max {
-                let what = format!("has a flow of {largest} bytes; a flow must end within {PLAN_TIME_MAX}");
-                return Err(PlanError::value("workload.file", what));
-            }
-            Ok(())
-        }
+        WorkloadPlan::Chakra(chakra) => chakra::check(chakra, plan),
+        WorkloadPlan::Trace(file) => check_flows(file, plan),
         WorkloadPlan::Collective(collective) => collective::check(collective, plan),
         WorkloadPlan::Nvme(drive) => nvme::check(drive, plan),
         WorkloadPlan::Tenants(tenants) => tenants::check(tenants, plan),
@@ -231,6 +241,15 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
             check_traffic(traffic, plan)
         }
     }
+}
+
+fn check_flows(file: &FlowFile, plan: &Plan) -> Result<(), PlanError> {
+    let largest = file.flows.iter().map(|flow| flow.bytes).max().unwrap_or(0);
+    if largest > bytes_in_longest_run(plan) {
+        let what = format!("has a flow of {largest} bytes; a flow must end within {PLAN_TIME_MAX}");
+        return Err(PlanError::value("workload.file", what));
+    }
+    Ok(())
 }
 
 /// Returns the number of bytes that a host's link carries in the longest simulated time that a plan may have. Larger

@@ -1,8 +1,8 @@
 //! Names of the numeric fields of a report.
 
 use super::{
-    BusFigures, Drops, Fairness, FlowFigures, LatencyParts, NicFigures, PoolFigures, ProcessorFigures, QueuePairs,
-    Recoveries, Report, ScrFigures, Slices, Spread, TenantFigures,
+    BusFigures, CollectiveFigures, Drops, ExecutionFigures, Fairness, FlowFigures, LatencyParts, NicFigures,
+    PoolFigures, ProcessorFigures, QueuePairs, Recoveries, Report, ScrFigures, Slices, Spread, TenantFigures,
 };
 use crate::falcon_counts::FalconFigures;
 
@@ -28,6 +28,8 @@ impl Report {
             latency_us: spread,
             latency_parts: Some(LatencyParts::default()),
             queue_pairs: Some(QueuePairs::default()),
+            collective: Some(CollectiveFigures::default()),
+            execution: Some(ExecutionFigures::default()),
             tenants: Some([("*".to_owned(), tenant)].into()),
             fairness: Some(Fairness::default()),
             bus: Some(BusFigures::default()),

@@ -9,7 +9,7 @@ use super::partition::Partition;
 use crate::fault::{FaultChain, matches};
 use crate::host::nic::NicModel;
 use crate::host::slow::SlowMemory;
-use crate::host::{FalconState, Host, Meter, PacketCodec, Rank};
+use crate::host::{FalconState, Host, Meter, PacketCodec, Rank, SCRIPT_START, ScriptRun};
 use crate::link::{GROUP, LinkEnd};
 use crate::network::Network;
 use crate::plan::Plan;
@@ -152,6 +152,12 @@ impl<'b> Builder<'b> {
         }
         if let WorkloadPlan::Collective(collective) = &self.plan.workload {
             node.sessions.rank = Some(Box::new(Rank::of(collective)));
+        }
+        if let WorkloadPlan::Chakra(chakra) = &self.plan.workload
+            && host < chakra.ranks
+        {
+            node.sessions.script = Some(Box::new(ScriptRun::new(&chakra.script, host as usize)));
+            node.start_at(Time::ZERO, SCRIPT_START);
         }
         node
     }

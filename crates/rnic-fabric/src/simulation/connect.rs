@@ -120,9 +120,11 @@ impl Simulation {
         let mut sender = Sender::new(flow, src_qpn, Arc::clone(traffic), spec.bytes, buffers[0], remote);
         spec.arrivals.iter().for_each(|arrivals| sender.set_arrivals(arrivals.clone()));
         sender.tenant = spec.membership.map(|membership| membership.tenant);
+        sender.lengths.clone_from(&spec.lengths);
         self.parts.host_mut(spec.dst).prepare_target(&sender, &buffers[1]);
         let receiver = consumes_receive.then(|| {
-            let receiver = Receiver::new(flow, dst_qpn, Arc::clone(traffic), spec.bytes, buffers[1]);
+            let mut receiver = Receiver::new(flow, dst_qpn, Arc::clone(traffic), spec.bytes, buffers[1]);
+            receiver.lengths.clone_from(&spec.lengths);
             let Host { sessions, engine, .. } = self.parts.host_mut(spec.dst);
             sessions.add_receiver(receiver, engine)
         });
@@ -232,6 +234,7 @@ impl Simulation {
         let mut flow_events = core::mem::take(&mut self.flow_events);
         flow_events.sort_unstable();
         for event in flow_events.drain(..) {
+            self.source.ended(event.flow, event.delivered, self.now);
             let flow = &mut self.flows[event.flow as usize];
             let active = &mut self.active[flow.active as usize];
             if event.delivered {

@@ -5,13 +5,15 @@ use rnic_engine::DropReason;
 use rnic_engine::messages::exchange::Exchange;
 
 use super::connect::Flow;
-use super::{NEVER, Simulation};
+use super::{NEVER, Simulation, script};
 use crate::falcon_counts::FalconCounts;
 use crate::fault::FaultKind;
 use crate::frames::Family;
 use crate::host::{CompletionRate, Host, NvmeUser, Recoveries, TenantTally};
 use crate::ideal::ideal_time;
-use crate::report::{Drops, FlowRecord, PoolFigures, ProcessorFigures, QueuePairs, Report, ScrFigures, Spread};
+use crate::report::{
+    CollectiveFigures, Drops, FlowRecord, PoolFigures, ProcessorFigures, QueuePairs, Report, ScrFigures, Spread,
+};
 use crate::workload::WorkloadPlan;
 use crate::workload::collective::CollectivePlan;
 use crate::workload::nvme::NvmePlan;
@@ -60,6 +62,7 @@ impl Simulation {
         report.drop_rate = data_lost as f64 / (report.packets_sent + report.packets_retransmitted).max(1) as f64;
         match &self.plan.workload {
             WorkloadPlan::Collective(collective) => self.sum_up_collectives(collective, &mut report),
+            WorkloadPlan::Chakra(chakra) => script::sum_up(self, chakra, &mut report),
             _ => self.sum_up_requests(&mut report),
         }
         report.summarise(self.counted_time(), u64::from(self.plan.mtu));
@@ -160,6 +163,7 @@ impl Simulation {
         let counted = spans.filter(|(start, _)| *start >= Time::ZERO + self.plan.run.warmup);
         let mut times: Vec<f64> = counted.map(|(start, end)| end.since(start).as_us_f64()).collect();
         report.rct_us = Spread::of(&mut times);
+        report.collective = report.rct_us.map(|times| CollectiveFigures::of(collective, times.avg));
         report.requests_unfinished = u64::from(collective.count) - done as u64;
     }
 
@@ -362,6 +366,8 @@ impl Report {
             latency_us: None,
             latency_parts: None,
             queue_pairs: None,
+            collective: None,
+            execution: None,
             tenants: None,
             fairness: None,
             bus: None,

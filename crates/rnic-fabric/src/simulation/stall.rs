@@ -39,7 +39,9 @@ impl Simulation {
             let Flow { start, src, .. } = self.flows[active.flow as usize];
             start <= since && self.parts.host(src).sessions.sender(active.sender).waits_since(since)
         });
-        if !(no_progress && waiting) {
+        let delayed =
+            || self.parts.hosts().any(|host| host.sessions.script.as_ref().is_some_and(|run| run.is_delayed()));
+        if !(no_progress && waiting) || delayed() {
             return false;
         }
         let what =

@@ -46,6 +46,16 @@ impl CollectiveKind {
         }
     }
 
+    /// Returns the bus bandwidth with `ranks` ranks as a multiple of the algorithm bandwidth, as NCCL's tests define
+    /// both.
+    pub(crate) fn bus_factor(self, ranks: u32) -> f64 {
+        let others = f64::from(ranks - 1) / f64::from(ranks);
+        match self {
+            Self::AllReduce => 2.0 * others,
+            Self::AllGather | Self::ReduceScatter | Self::AllToAll => others,
+        }
+    }
+
     /// Returns the number of ranks that each rank sends to in a step, and receives from.
     const fn peers(self, ranks: u32) -> u32 {
         match self {
@@ -131,6 +141,7 @@ impl CollectivePlan {
             request: None,
             arrivals: None,
             membership: None,
+            lengths: None,
         };
         flows.into_iter().map(flow).collect()
     }

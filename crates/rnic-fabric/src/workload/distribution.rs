@@ -1,9 +1,8 @@
 //! Sizes of flows: a cumulative distribution, sampled with integers.
 //!
 //! A distribution is a list of points (bytes, share of flows that are no larger) and a rule for the values between
-//! two points: evenly distributed over the bytes (`linear`), or over their logarithm (`log`). The text form is one
-//! point per line, `bytes share`, with optional units and percent signs; `#` starts a comment; a line
-//! `interpolation log` chooses the rule.
+//! two points: evenly distributed over the bytes (`linear`), or over their logarithm (`log`). `distribution/file.rs`
+//! reads the text forms.
 //!
 //! The built-in distributions are listed below by name. Half of IRN's flows are single packets of 32 B to 1 KB, 15 %
 //! have 200 KB to 3 MB, the rest have a size in between (section 4.1; the log-uniform distribution inside each range
@@ -19,7 +18,13 @@
 //! | `data-mining` | VL2 (SIGCOMM'09): a cluster that runs MapReduce |
 //! | `uniform` | IRN section 4.4.1: 500 KB to 5 MB, evenly |
 
-use rnic_base::{Bytes, Probability, RandomStream, UnitError};
+mod file;
+
+use rnic_base::{Bytes, RandomStream};
+
+use super::text::ReadError;
+
+pub use file::{ShareMeaning, SizesForm};
 
 /// A distribution of flow sizes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,48 +42,6 @@ struct Point {
     bytes: u64,
     /// Share of flows that are no larger, in units of 1 / [`SHARE_ONE`].
     share: u64,
-}
-
-/// The reason why a distribution could not be read.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum DistributionError {
-    /// A line is not a point.
-    #[error(
-        "line {line}: `{text}` is neither `SIZE SHARE`, such as `8KB 50%`, nor `interpolation linear` or \
-         `interpolation log`"
-    )]
-    Line {
-        /// Line number, from 1.
-        line: usize,
-        /// Text of the line.
-        text: String,
-    },
-    /// A quantity cannot be read.
-    #[error("line {line}: {source}")]
-    Unit {
-        /// Line number, from 1.
-        line: usize,
-        /// The error in the quantity.
-        source: UnitError,
-    },
-    /// The points are not in increasing order.
-    #[error("line {line}: the size or the share is smaller than in the line before; both must not decrease")]
-    Order {
-        /// Line number, from 1.
-        line: usize,
-    },
-    /// A size is not possible for a message.
-    #[error(
-        "line {line}: the size is out of range; sizes must be 1 to {max} bytes",
-        max = rnic_base::limits::MESSAGE_BYTES_MAX
-    )]
-    Size {
-        /// Line number, from 1.
-        line: usize,
-    },
-    /// There are no points, or the last one does not include all flows.
-    #[error("the distribution is incomplete: its last line must have a share of 100%")]
-    Incomplete,
 }
 
 /// Built-in distributions, with their text.
@@ -149,33 +112,21 @@ impl Distribution {
         }
     }
 
-    /// Reads the text form.
+    /// Reads a file of sizes whose first lines say what its numbers mean, if that is not evident.
     ///
     /// # Errors
     /// The first invalid line and the reason.
-    pub fn from_text(text: &str) -> Result<Self, DistributionError> {
-        let (mut points, mut logarithmic) = (Vec::<Point>::new(), false);
-        for (line, text) in (1..).zip(text.lines()) {
-            let text = text.split('#').next().unwrap_or_default().trim();
-            let fields: Vec<&str> = text.split([' ', '\t', ',']).filter(|field| !field.is_empty()).collect();
-            match fields[..] {
-                [] => {}
-                ["interpolation", "linear"] => logarithmic = false,
-                ["interpolation", "log"] => logarithmic = true,
-                [bytes, share] => {
-                    let point = read_point(line, bytes, share)?;
-                    if points.last().is_some_and(|last| last.bytes > point.bytes || last.share > point.share) {
-                        return Err(DistributionError::Order { line });
-                    }
-                    points.push(point);
-                }
-                _ => return Err(DistributionError::Line { line, text: text.to_owned() }),
-            }
-        }
-        if points.last().is_none_or(|last| last.share != SHARE_ONE) {
-            return Err(DistributionError::Incomplete);
-        }
-        Ok(Self::new(points, logarithmic))
+    pub fn from_text(text: &str) -> Result<Self, ReadError> {
+        Self::from_file(text, SizesForm::default())
+    }
+
+    /// Reads a file of sizes.
+    ///
+    /// # Errors
+    /// The first invalid line and the reason.
+    pub fn from_file(text: &str, form: SizesForm) -> Result<Self, ReadError> {
+        let (points, is_logarithmic) = file::read(text, form)?;
+        Ok(Self::new(points, is_logarithmic))
     }
 
     fn new(points: Vec<Point>, logarithmic: bool) -> Self {
@@ -198,7 +149,7 @@ impl Distribution {
 
     /// Returns a random size.
     pub fn draw(&self, stream: &mut RandomStream) -> u64 {
-        self.at(stream.below(SHARE_ONE))
+        self.at(stream.below(SHARE_ONE)).max(1)
     }
 
     /// Returns the quantile of the flow size at `share` / [`SHARE_ONE`]: the inverse of the distribution function.
@@ -230,19 +181,6 @@ impl Distribution {
         }
         u64::try_from(milli / u128::from(SHARE_ONE)).unwrap_or(u64::MAX)
     }
-}
-
-fn read_point(line: usize, bytes: &str, share: &str) -> Result<Point, DistributionError> {
-    let unit = |source| DistributionError::Unit { line, source };
-    let bytes = bytes.parse::<Bytes>().map_err(unit)?.get();
-    // In a list of shares that grow to 1, the last has one reading.
-    let share = if share.trim() == "1" { Probability::ALWAYS } else { share.parse().map_err(unit)? };
-    if bytes == 0 || bytes > rnic_base::limits::MESSAGE_BYTES_MAX {
-        return Err(DistributionError::Size { line });
-    }
-    // Exact for every share with up to twelve decimal places, because a probability has 63 bits.
-    let share = (share.as_f64() * SHARE_ONE as f64).round() as u64;
-    Ok(Point { bytes, share })
 }
 
 /// Returns the successive square roots of `high / low`, as 32.32 fixed-point numbers.

@@ -56,6 +56,7 @@ pub(super) fn flows(
                 request: Some(repeat),
                 arrivals: None,
                 membership: None,
+                lengths: None,
             });
         }
     }

@@ -81,6 +81,7 @@ pub(super) fn closed(
             request: None,
             arrivals: None,
             membership: None,
+            lengths: None,
         }
     };
     (0..between.queue_pairs).map(flow).collect()
@@ -107,7 +108,17 @@ pub(super) fn open(
         let ((src, dst), start) = (between.ends(index), arrivals.after(Time::ZERO)?);
         let bytes = traffic.message_bytes * u64::from(u32::MAX);
         let traffic = Arc::clone(&traffic);
-        Some(FlowSpec { start, src, dst, bytes, traffic, request: None, arrivals: Some(arrivals), membership: None })
+        Some(FlowSpec {
+            start,
+            src,
+            dst,
+            bytes,
+            traffic,
+            request: None,
+            arrivals: Some(arrivals),
+            membership: None,
+            lengths: None,
+        })
     };
     (0..between.queue_pairs).filter_map(flow).collect()
 }

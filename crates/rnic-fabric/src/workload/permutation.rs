@@ -32,6 +32,7 @@ pub(super) fn flows(
                 request: None,
                 arrivals: None,
                 membership: None,
+                lengths: None,
             }
         }));
     }

@@ -79,6 +79,7 @@ impl Source for Poisson {
             request: None,
             arrivals: None,
             membership: None,
+            lengths: None,
         }
     }
 }

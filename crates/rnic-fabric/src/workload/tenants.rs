@@ -155,6 +155,7 @@ impl TenantPlan {
                 rate_limit: self.rate_limit,
                 stop: self.stop,
             }),
+            lengths: None,
         })
     }
 }

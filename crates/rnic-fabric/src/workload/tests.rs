@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rnic_base::{BitRate, Duration, RandomStreams, Time};
 
-use super::distribution::{BUILT_IN, Distribution};
+use super::distribution::{BUILT_IN, Distribution, ShareMeaning, SizesForm};
 use super::*;
 
 fn all(plan: &WorkloadPlan, hosts: u32, seed: u64) -> Vec<FlowSpec> {
@@ -101,14 +101,14 @@ fn irn_heavy_tail_has_its_shares() {
 #[test]
 fn errors_of_distributions_are_one_line() {
     for (text, what) in [
-        ("100 0\n50 1", "line 2: the size or the share is smaller than in the line before"),
+        ("100 0\n50 1", "line 2, column 1: the size or the share is smaller than in the line before"),
         ("100 50%\n200 40%", "line 2"),
         ("100 50%", "its last line must have"),
         ("", "its last line must have"),
-        ("100", "line 1: `"),
-        ("0 1", "line 1: the size is out of range"),
-        ("2GiB 1", "line 1: the size is out of range"),
-        ("1 parsec 1", "line 1: `"),
+        ("100", "line 1, column 1: `"),
+        ("0 1", "line 1, column 1: the size is out of range"),
+        ("2GiB 1", "line 1, column 1: the size is out of range"),
+        ("1 parsec 1", "line 1, column 1: `"),
         ("100x 1", "unknown unit"),
         ("interpolation cubic", "interpolation"),
     ] {
@@ -117,6 +117,90 @@ fn errors_of_distributions_are_one_line() {
     }
     let commented = Distribution::from_text("# sizes\n\n 1KB, 0 # smallest\n2KB,100%\n").expect("the text is valid");
     assert_eq!(commented.mean_milli_bytes() / 1_000, 1_499);
+}
+
+/// The same sizes in each published form: percentages, percentages with a sign, fractions, and ns-2's three columns
+/// with sizes in packets.
+#[test]
+fn published_forms_of_sizes_are_read() {
+    let expected = Distribution::from_text("1460 0%\n2920 15.5%\n14600 100%\n").expect("the text is valid");
+    for text in [
+        "1460 0\n2920 15.5\n14600 100\n",
+        "# HPCC\n1460\t0\n2920,15.5\n14600.0 100.0\n",
+        "1460 0.0\n2920 0.155\n14600 1\n",
+        "1460 0\n2920 0.155\n14600 1.000\n",
+        "unit 1460B\n1 1 0\n2 1 0.155\n10 1 1\n",
+        "unit 1B\n1460 7 0\n2920 3 15.5\n14600 1 100\n",
+    ] {
+        assert_eq!(Distribution::from_text(text).as_ref(), Ok(&expected), "{text}");
+    }
+    let packets = SizesForm { unit: Some(1_460), ..SizesForm::default() };
+    assert_eq!(Distribution::from_file("1 1 0\n2 1 0.155\n10 1 1\n", packets), Ok(expected));
+}
+
+/// Shares of each size are never taken for cumulative ones, or the reverse.
+#[test]
+fn shares_of_each_size_need_a_key() {
+    let each = SizesForm { shares: Some(ShareMeaning::Each), ..SizesForm::default() };
+    let cumulative = SizesForm { shares: Some(ShareMeaning::Cumulative), ..SizesForm::default() };
+    for text in ["64 50%\n1KB 30%\n1MB 20%\n", "64 20\n1KB 30\n1MB 50\n", "64 0.2\n1KB 0.3\n1MB 0.5\n"] {
+        let error = Distribution::from_text(text).expect_err("it may be either").to_string();
+        assert!(error.contains(r#"unless the key shares = "each""#) && error.lines().count() == 1, "{error}");
+        assert!(Distribution::from_file(text, cumulative).is_err(), "{text}");
+        let sizes = Distribution::from_file(text, each).expect("it is complete");
+        let mut stream = RandomStreams::new(1).stream("sizes");
+        let drawn: Vec<u64> = (0..10_000).map(|_| sizes.draw(&mut stream)).collect();
+        assert!(drawn.iter().all(|size| [64, 1_000, 1_000_000].contains(size)), "{text}");
+        let middle = drawn.iter().filter(|size| **size == 1_000).count();
+        assert!(middle.abs_diff(3_000) < 5 * 46, "{middle} of 10000 are 1 KB, not 30 %");
+    }
+    for (text, form, what) in [
+        ("64 50%\n1KB 40%\n", each, "must add up to 100%"),
+        ("1 1 0\n6 1 0.15\n20 1 1\n", SizesForm::default(), "line 1, column 1: lines of three fields"),
+        ("0 0\n1KB 100%\ninterpolation log\n", SizesForm::default(), "a first size above zero"),
+        ("unit 2KB\n1KB 100%\n", SizesForm::default(), "line 2, column 1: `1KB` has a unit"),
+        ("1KB 120%\n", SizesForm::default(), "line 1, column 5: `120%`"),
+    ] {
+        let error = Distribution::from_file(text, form).expect_err(text).to_string();
+        assert!(error.contains(what) && error.lines().count() == 1, "{text}: {error}");
+    }
+}
+
+/// Mean and percentiles of the sizes that are drawn agree with the file: within five standard errors of a sample of
+/// this size, computed from the file.
+#[test]
+fn drawn_sizes_agree_with_their_file() {
+    const DRAWS: u32 = 200_000;
+    // A file that starts at zero, and one of packets in which half of the flows have the smallest size.
+    for (text, unit) in
+        [("0 0\n10000 15\n20000 20\n1000000 70\n30000000 100\n", 1.0), ("unit 1460B\n1 50\n70 90\n2000 100\n", 1_460.0)]
+    {
+        let points: Vec<(f64, f64)> = text
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .filter_map(|(size, share)| Some((size.parse::<f64>().ok()? * unit, share.parse::<f64>().ok()? / 100.0)))
+            .collect();
+        let (first, share) = points[0];
+        let (mut mean, mut square) = (first * share, first * first * share);
+        for pair in points.windows(2) {
+            let ((low, before), (high, after)) = (pair[0], pair[1]);
+            mean += (after - before) * (low + high) / 2.0;
+            square += (after - before) * (low * low + low * high + high * high) / 3.0;
+        }
+        let sizes = Distribution::from_text(text).expect("the text is valid");
+        let mut stream = RandomStreams::new(5).stream("sizes");
+        let drawn: Vec<f64> = (0..DRAWS).map(|_| sizes.draw(&mut stream) as f64).collect();
+        let count = f64::from(DRAWS);
+        let found = drawn.iter().sum::<f64>() / count;
+        let error = 5.0 * ((square - mean * mean) / count).sqrt();
+        assert!((found - mean).abs() < error, "mean {found}, not {mean} within {error}");
+        assert!((sizes.mean_milli_bytes() as f64 / 1e3 / mean - 1.0).abs() < 1e-4, "{}", sizes.mean_milli_bytes());
+        for (size, share) in &points[..points.len() - 1] {
+            let below = drawn.iter().filter(|drawn| **drawn <= *size).count() as f64 / count;
+            let error = 5.0 * (share * (1.0 - share) / count).sqrt() + 1.0 / count;
+            assert!((below - share).abs() < error, "{below} of the flows have up to {size} bytes, not {share}");
+        }
+    }
 }
 
 #[test]
@@ -318,27 +402,4 @@ fn traffic_divides_bytes_into_messages() {
     assert_eq!([0, 1, 2, 3].map(|index| traffic.message_len(2_500, index)), [1_000, 1_000, 500, 0]);
     assert_eq!((traffic.messages(0), traffic.message_len(0, 0)), (1, 0));
     assert_eq!((traffic.slot_bytes(2_500), traffic.slot_bytes(13)), (1_000, 16));
-}
-
-#[test]
-fn valid_traces_are_read_and_invalid_ones_refused() {
-    let flows = read_trace("# t,s,d,b\n1.5us, 0, 1, 64KiB\n0,1,0,100\n", 2).expect("the text is valid");
-    assert_eq!(flows[0], TraceFlow { start: Time::from_ns(1_500), src: 0, dst: 1, bytes: 65_536 });
-    let listed = all(&WorkloadPlan::Trace(flows.into()), 2, 0);
-    assert_eq!(
-        listed.iter().map(|flow| flow.bytes).collect::<Vec<_>>(),
-        [100, 65_536],
-        "the flows are not sorted by time"
-    );
-    for (text, what) in [
-        ("0,1,0", "line 1: `0,1,0` does not have four fields"),
-        ("0,0,1,1\n0,0,2,1", "line 2: `2` is not a host number; hosts are numbered 0 to 1"),
-        ("0,a,1,1", "`a` is not a host"),
-        ("0,1,1,1", "are the same host, 1;"),
-        ("5,0,1,1", "no unit"),
-        ("0,0,1,1 zebra", "zebra"),
-    ] {
-        let error = read_trace(text, 2).expect_err(text).to_string();
-        assert!(error.contains(what) && error.lines().count() == 1, "{text:?}: {error}");
-    }
 }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod traces;
+
 use core::ops::ControlFlow;
 use std::io::Write;
 use std::sync::{Arc, Mutex};

@@ -39,10 +39,40 @@ words! {
         Tenants = "tenants",
         /// Hosts use a drive of another host, over Falcon.
         Nvme = "nvme",
-        /// Flows as listed in a file of lines start,src,dst,bytes.
+        /// Flows as listed in a file: lines start,src,dst,bytes, CSV with a header, or a file of HPCC or htsim.
         Trace = "trace",
+        /// Execution traces of a training job (MLCommons Chakra), one file for each rank; rank i is host i.
+        ///
+        /// A node starts when the nodes that it depends on have ended. Collectives and messages between ranks use the
+        /// network, a computation is a delay. `rct_us` has the time of each collective, from when the first rank starts
+        /// it until the last rank has received everything; `execution` has the results of the traces.
+        Chakra = "chakra",
         /// No traffic: the caller of the simulator posts work.
         Manual = "manual",
+    }
+}
+
+words! {
+    /// The formats of files of flows.
+    FlowFileFormat {
+        /// Lines start,src,dst,bytes.
+        List = "list",
+        /// A header with names of columns, then one flow per line.
+        Csv = "csv",
+        /// `flow.txt` of HPCC's simulator.
+        Hpcc = "hpcc",
+        /// Connection matrices (`.cm`) of htsim.
+        Htsim = "htsim",
+    }
+}
+
+words! {
+    /// The meanings of the shares in a file of sizes.
+    Shares {
+        /// The share of flows that are no larger.
+        Cumulative = "cumulative",
+        /// The share of flows of exactly this size; no other size occurs.
+        Each = "each",
     }
 }
 
@@ -57,6 +87,10 @@ table! {
         /// Sizes of flows: `irn-heavy-tail`, `web-search`, `data-mining` or `uniform`; a form, `uniform:500KB-5MB` or
         /// `fixed:8KB`; or a file of lines SIZE SHARE.
         sizes: Option<String> [Poisson] => "needed, or `size`",
+        /// Meaning of the shares in a file of sizes.
+        shares: Option<Shares> [Poisson] => "that of the file, or `cumulative`",
+        /// Unit of the sizes in a file of sizes; ns-2's files often count packets.
+        size_unit: Option<Unit<Bytes>> [Poisson] => "that of the file, or a byte",
         /// Size of every flow.
         size: Option<Unit<Bytes>> [Poisson] => "needed, or `sizes`",
         /// Flows and messages are posted until this time (closed-loop: or `count` of them).
@@ -81,10 +115,10 @@ table! {
         /// Background traffic.
         background: Option<Background> [Incast] => "none",
         /// `write`, `write-imm`, `send`, `read`, `fetch-add`, `compare-swap`. Closed-loop: also `read-write`: every
-        /// other queue pair of a client reads, the others write. Collective: `write-imm`, `send`. NVMe: `read`,
+        /// other queue pair of a client reads, the others write. Collective, chakra: `write-imm`, `send`. NVMe: `read`,
         /// `write`.
-        op: Option<String> [Permutation ClosedLoop OpenLoop Collective Nvme]
-            => "needed; permutation, collective: `write-imm`",
+        op: Option<String> [Permutation ClosedLoop OpenLoop Collective Nvme Chakra]
+            => "needed; permutation, collective, chakra: `write-imm`",
         /// Bytes of a message, or of a command.
         message: Option<Unit<Bytes>> [Permutation ClosedLoop OpenLoop Nvme]
             => "needed; permutation: all in one; atomics: 8",
@@ -107,8 +141,11 @@ table! {
         ranks: Option<u32> [Collective] => "all hosts",
         /// `true`: neighbours in the ring are not neighbours in the topology.
         shuffle: bool [Collective] = false,
-        /// File of lines start,src,dst,bytes; its path is relative to the plan.
-        file: Option<String> [Trace] => "needed",
+        /// Trace: a file of flows. Chakra: a folder with the traces, or their path without `.0.et`. Paths are relative
+        /// to the plan.
+        file: Option<String> [Trace Chakra] => "needed",
+        /// Format of the file.
+        format: Option<FlowFileFormat> [Trace] => "that which its first line shows",
         /// The tenants, by name.
         tenant: Option<BTreeMap<String, Tenant>> [Tenants] => "needed",
         /// The drive.
