@@ -14,6 +14,7 @@ use std::time::Instant;
 use rnic_fabric::record::{ParquetRecording, RecordError};
 use rnic_fabric::simulation::{SignalLog, Traces};
 use rnic_fabric::{Plan, Progress, Report, Simulation};
+use rnic_reproduce::PlanFolder;
 use rnic_reproduce::input::{PLAN_BYTES_MAX, TRACE_BYTES_MAX};
 use rnic_reproduce::machine::Machine;
 use rnic_reproduce::run_set::{self, RunSet, SeedRun};
@@ -74,7 +75,9 @@ fn read_plan(found: &Located, text: &str, args: &SimArgs) -> Result<Plan, Failur
     // Files that a plan names are in the plan's folder.
     let mut files =
         |name: &str| found.files.read_text(&folder.join(name), TRACE_BYTES_MAX).map_err(|error| error.to_string());
-    Plan::from_toml_with(text, &pairs(&args.settings), &mut files).map_err(|error| Failure::file(&found.path, error))
+    let mut traces = PlanFolder { files: found.files, path: folder.to_owned() };
+    Plan::from_toml_in(text, &pairs(&args.settings), &mut files, &mut traces)
+        .map_err(|error| Failure::file(&found.path, error))
 }
 
 /// Files that a run writes while it lasts or when it has ended.

@@ -34,6 +34,7 @@ use rnic_reproduce::input::{PLAN_BYTES_MAX, TRACE_BYTES_MAX, read_text};
 use rnic_reproduce::pool::{self, Limits};
 use rnic_reproduce::run_set::RunSet;
 use rnic_reproduce::sweep::{Sweep, with_settings};
+use rnic_reproduce::{Files, PlanFolder};
 
 use recording::InMemory;
 use result::Result as RunResult;
@@ -111,7 +112,8 @@ impl Plan {
 impl Plan {
     fn read(&self) -> PyResult<FabricPlan> {
         let mut files = |name: &str| self.read_file(name);
-        FabricPlan::from_toml_with(&self.text, &[], &mut files)
+        let mut traces = PlanFolder { files: Files::Disk, path: self.folder.clone() };
+        FabricPlan::from_toml_in(&self.text, &[], &mut files, &mut traces)
             .map_err(|error| PyValueError::new_err(error.to_string()))
     }
 

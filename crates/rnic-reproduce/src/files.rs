@@ -5,7 +5,9 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use crate::input::{InputError, read_text};
+use rnic_fabric::plan::TraceFiles;
+
+use crate::input::{InputError, read_bytes, read_text};
 
 /// A table of text files: the path of each, and its content.
 pub type FileTable = &'static [(&'static str, &'static str)];
@@ -68,6 +70,33 @@ impl Files {
         Ok(folders.into_iter().collect())
     }
 }
+
+/// The folder of a plan, with the execution traces that the plan names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlanFolder {
+    /// The place of the folder.
+    pub files: Files,
+    /// Path in that place.
+    pub path: PathBuf,
+}
+
+impl TraceFiles for PlanFolder {
+    fn list(&mut self, folder: &str) -> Result<Vec<String>, String> {
+        if self.files != Files::Disk {
+            return Err("the program itself has no execution traces".to_owned());
+        }
+        let entries = fs::read_dir(self.path.join(folder)).map_err(|error| error.to_string())?;
+        let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        names.take(NAMES_MAX).collect::<io::Result<_>>().map_err(|error| error.to_string())
+    }
+
+    fn read(&mut self, name: &str, bytes_max: u64) -> Result<Vec<u8>, String> {
+        read_bytes(&self.path.join(name), bytes_max).map_err(|error| format!("{name}: {error}"))
+    }
+}
+
+/// Maximum number of files of a folder.
+const NAMES_MAX: usize = 1 << 20;
 
 /// Returns the file at `path` of a table; `..` leaves a folder.
 fn find(table: FileTable, path: &Path) -> Option<&'static str> {

@@ -31,12 +31,21 @@ pub enum InputError {
 /// # Errors
 /// When it cannot be read, is not text, or is too large.
 pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, InputError> {
+    let bytes = read_bytes(path, bytes_max)?;
+    String::from_utf8(bytes).map_err(|error| InputError::NoText(error.utf8_error().valid_up_to()))
+}
+
+/// Reads the file at `path`, of at most `bytes_max` bytes.
+///
+/// # Errors
+/// When it cannot be read or is too large.
+pub fn read_bytes(path: &Path, bytes_max: u64) -> Result<Vec<u8>, InputError> {
     let mut bytes = Vec::new();
     open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {
         return Err(InputError::TooLarge(bytes_max));
     }
-    String::from_utf8(bytes).map_err(|error| InputError::NoText(error.utf8_error().valid_up_to()))
+    Ok(bytes)
 }
 
 /// Opens the file, or the pipe, at `path`.

@@ -43,7 +43,7 @@ pub mod work;
 
 pub use catalogue::{Catalogue, CatalogueError};
 pub use experiment::Experiment;
-pub use files::{FileTable, Files};
+pub use files::{FileTable, Files, PlanFolder};
 pub use judge::{Row, Verdict};
 pub use origin::Origin;
 pub use report::Report;

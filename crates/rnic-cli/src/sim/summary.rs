@@ -1,6 +1,6 @@
 //! A simulation's report as text for users.
 
-use rnic_fabric::report::{Fairness, TenantFigures};
+use rnic_fabric::report::{CollectiveFigures, ExecutionFigures, Fairness, TenantFigures};
 use rnic_fabric::{FalconFigures, Report};
 use rnic_page::number;
 
@@ -55,6 +55,8 @@ pub fn facts(report: &Report) -> Vec<(&'static str, String)> {
     ];
     facts.extend((report.trimmed > 0).then(|| ("trimmed", count(report.trimmed))));
     facts.extend(report.ops_per_s.map(|ops| ("operations", operations(report, ops))));
+    facts.extend(report.collective.map(|figures| ("collective", collective(&figures))));
+    facts.extend(report.execution.map(|figures| ("execution", execution(&figures))));
     facts.extend(report.fairness.map(|fairness| ("fairness", fairness_index(&fairness))));
     facts.extend(report.falcon.iter().flat_map(falcon));
     facts.extend(report.cut_at_us.map(|at| ("cut off", cut(report, at))));
@@ -122,6 +124,19 @@ fn cut(report: &Report, limit_us: f64) -> String {
 fn operations(report: &Report, ops_per_s: f64) -> String {
     let done = number::grouped(report.messages);
     format!("{done} commands; {} a second (IOPS) from the warm-up to the end", number::grouped(ops_per_s as u64))
+}
+
+/// Returns the bandwidths that NCCL's tests print.
+fn collective(figures: &CollectiveFigures) -> String {
+    let [algorithm, bus] = [figures.algbw_gbytes_per_s, figures.busbw_gbytes_per_s].map(number::short);
+    format!("{} a rank: algbw {algorithm} GB/s, busbw {bus} GB/s", number::size(figures.bytes))
+}
+
+fn execution(figures: &ExecutionFigures) -> String {
+    let [nodes, left, collectives] =
+        [figures.nodes, figures.nodes_unfinished, figures.collectives].map(number::grouped);
+    let [time, compute] = [figures.time_us, figures.compute_us].map(number::micros);
+    format!("{nodes} nodes done, {left} unfinished, {collectives} collectives; {time}, without a network {compute}")
 }
 
 fn fairness_index(fairness: &Fairness) -> String {
