@@ -48,10 +48,7 @@ pub(crate) fn ideal_time(plan: &Plan, family: Family, bytes: u64, classes: &[Lin
         };
         u64::from(family.frame_len(Operation::WriteImmediate, position, len)) + LINK_OVERHEAD
     };
-    let link = |class: &LinkClass| match class {
-        LinkClass::Host => plan.host_links,
-        LinkClass::Fabric => plan.fabric_links,
-    };
+    let link = |class: &LinkClass| plan.link(*class);
     let times =
         |len: u64| -> Vec<u64> { classes.iter().map(|class| link(class).rate.serialize(len).as_ps()).collect() };
     let propagation: u64 = classes.iter().map(|class| link(class).delay.as_ps()).sum();

@@ -51,6 +51,7 @@ mod frames;
 pub mod host;
 mod ideal;
 mod link;
+mod link_spec;
 mod network;
 mod packets;
 pub mod plan;

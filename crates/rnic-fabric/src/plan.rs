@@ -27,6 +27,7 @@ mod schema;
 mod scr;
 mod slow_host;
 mod tenants;
+mod topologies;
 mod traffic;
 mod warnings;
 mod workloads;
@@ -39,10 +40,10 @@ use rnic_transports::SelectError;
 use crate::fault::FaultPlan;
 use crate::record::RecordPlan;
 use crate::switch::SwitchPlan;
-use crate::topology::{self, Topology};
 use crate::trace::TracePlan;
 use crate::workload::WorkloadPlan;
 
+pub use crate::link_spec::LinkPlan;
 pub use chakra::TraceFiles;
 pub use error::PlanError;
 pub use json_schema::json_schema;
@@ -52,63 +53,7 @@ pub use raw::SCHEMA;
 pub use schema::{Absent, Doc, Key, TABLES_BY_NAME, Table, Word};
 pub use scr::ScrPlan;
 pub use slow_host::SlowHostPlan;
-
-/// Properties of one class of links.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LinkPlan {
-    /// Rate of each direction.
-    pub rate: BitRate,
-    /// Propagation delay.
-    pub delay: Duration,
-}
-
-/// Topology of the simulated network.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TopologyPlan {
-    /// Two hosts and one link.
-    PointToPoint,
-    /// Several hosts and one switch.
-    Star {
-        /// Number of hosts.
-        hosts: u32,
-    },
-    /// The fat-tree of k-port switches.
-    FatTree {
-        /// Number of ports of each switch.
-        k: u32,
-    },
-    /// Two layers of switches.
-    LeafSpine {
-        /// Number of switches of the upper layer.
-        spines: u32,
-        /// Number of switches of the lower layer, each connected to every spine.
-        leaves: u32,
-        /// Number of hosts of each leaf.
-        hosts_per_leaf: u32,
-    },
-}
-
-impl TopologyPlan {
-    /// Builds the network.
-    pub fn build(&self) -> Topology {
-        match *self {
-            Self::PointToPoint => topology::point_to_point(),
-            Self::Star { hosts } => topology::star(hosts),
-            Self::FatTree { k } => topology::fat_tree(k),
-            Self::LeafSpine { spines, leaves, hosts_per_leaf } => topology::leaf_spine(spines, leaves, hosts_per_leaf),
-        }
-    }
-
-    /// Returns the number of hosts.
-    pub fn hosts(&self) -> u32 {
-        match *self {
-            Self::PointToPoint => 2,
-            Self::Star { hosts } => hosts,
-            Self::FatTree { k } => k * k * k / 4,
-            Self::LeafSpine { leaves, hosts_per_leaf, .. } => leaves * hosts_per_leaf,
-        }
-    }
-}
+pub use topologies::{GraphPlan, TopologyPlan};
 
 /// Time limits of a run, and selection of the measurements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,10 +89,12 @@ pub struct Plan {
     pub encoded: bool,
     /// Topology of the simulated network.
     pub topology: TopologyPlan,
-    /// Links of hosts.
+    /// Links of hosts; in a topology from a file, the highest rate and the longest delay of any.
     pub host_links: LinkPlan,
-    /// Links between switches.
+    /// Links between switches; in a topology from a file, like `host_links`.
     pub fabric_links: LinkPlan,
+    /// Links between switches of different pods or groups.
+    pub core_links: LinkPlan,
     /// For a leaf-spine: rate of the links of each spine, if the rates differ. A rate is at most that of
     /// [`Self::fabric_links`], from which expected values are computed.
     pub spine_rates: Vec<BitRate>,

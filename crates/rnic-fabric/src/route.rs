@@ -11,9 +11,19 @@
 //! to what fits; here the range of the hash is divided, so that the shares equal the weights exactly, and with equal
 //! weights each flow takes the same port as with ECMP. A weight is the rate of the link to the next layer, which in a
 //! leaf-spine network is the rate of the complete path: all links of a spine have one rate.
+//!
+//! In a graph that is no folded Clos, no host is below any switch in this sense, and the port is taken from tables by
+//! destination ([`RouteTables`]): the same hash chooses among all ports on a shortest path. A Clos pays nothing for
+//! that: the tables, like the weights, are behind the pointer that is empty for ECMP in a Clos.
+
+pub(crate) mod tables;
+
+use std::sync::Arc;
 
 use rnic_base::BitRate;
 use rnic_wire::falcon::FlowLabel;
+
+use tables::{Ports, RouteTables};
 
 /// The routing table of one switch.
 #[derive(Clone, Debug)]
@@ -28,8 +38,41 @@ pub(crate) struct Route {
     down_ports: u32,
     up_ports: u32,
     salt: u64,
-    /// Smallest hash for each up port except the first one, when ports are chosen by weight.
-    bounds: Option<Box<[u64]>>,
+    /// Another choice than among all up ports equally.
+    choice: Option<Box<Choice>>,
+}
+
+/// A choice among ports that takes more than a multiplication.
+#[derive(Clone, Debug)]
+enum Choice {
+    /// Among the up ports by weight: smallest hash for each up port except the first one.
+    Weighted(Box<[u64]>),
+    /// Among the ports of a table, for each destination.
+    Table {
+        tables: Arc<RouteTables>,
+        /// Index of the switch in the tables.
+        switch: u32,
+        /// By weight: smallest hash for each port of each group, 0 for the first one of a group. Empty: equally.
+        bounds: Box<[u64]>,
+    },
+}
+
+/// The routing table of a switch, as the builder of a topology gives it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SwitchRoute {
+    /// In a folded Clos: the position of the switch.
+    Clos(RouteSpec),
+    /// In any other graph: computed from the links, for the switch's number of ports.
+    Table {
+        /// Number of ports.
+        ports: u32,
+    },
+}
+
+impl From<RouteSpec> for SwitchRoute {
+    fn from(spec: RouteSpec) -> Self {
+        Self::Clos(spec)
+    }
 }
 
 /// Position of a switch relative to the hosts.
@@ -56,22 +99,36 @@ impl Route {
             down_ports: spec.down_ports,
             up_ports: spec.up_ports,
             salt,
-            bounds: None,
+            choice: None,
         }
+    }
+
+    /// Creates the table of switch `switch` of a graph.
+    pub(crate) fn by_table(tables: Arc<RouteTables>, switch: u32, salt: u64) -> Self {
+        let choice = Choice::Table { tables, switch, bounds: Box::default() };
+        Self::without_down_ports(salt, choice)
+    }
+
+    /// Creates a table like [`Route::by_table`] whose ports are chosen in proportion to the `rates` of the switch's
+    /// ports.
+    pub(crate) fn by_weighted_table(tables: Arc<RouteTables>, switch: u32, salt: u64, rates: &[BitRate]) -> Self {
+        let group_bounds = |ports: &[u16]| {
+            let weights: Vec<BitRate> = ports.iter().map(|port| rates[usize::from(*port)]).collect();
+            core::iter::once(0).chain(bounds(&weights)).take(ports.len()).collect::<Vec<_>>()
+        };
+        let bounds = tables.groups(switch).flat_map(group_bounds).collect();
+        Self::without_down_ports(salt, Choice::Table { tables, switch, bounds })
+    }
+
+    fn without_down_ports(salt: u64, choice: Choice) -> Self {
+        let (first_host, hosts, per_port_inverse, down_ports, up_ports) = (0, 0, 0, 0, 0);
+        Self { first_host, hosts, per_port_inverse, down_ports, up_ports, salt, choice: Some(Box::new(choice)) }
     }
 
     /// Creates a table like [`Route::new`] whose up ports are chosen in proportion to `weights`.
     pub(crate) fn weighted(spec: &RouteSpec, salt: u64, weights: &[BitRate]) -> Self {
         assert!(weights.len() == spec.up_ports as usize, "the number of weights is not the number of up ports");
-        let weight = |rate: &BitRate| u128::from(rate.as_bps());
-        let total: u128 = weights.iter().map(weight).sum();
-        let mut sum = 0;
-        let bound = |rate| {
-            sum += weight(rate);
-            ((sum << u32::BITS).div_ceil(total)) as u64
-        };
-        let bounds = weights[..weights.len().saturating_sub(1)].iter().map(bound).collect();
-        Self { bounds: Some(bounds), ..Self::new(spec, salt) }
+        Self { choice: Some(Box::new(Choice::Weighted(bounds(weights).collect()))), ..Self::new(spec, salt) }
     }
 
     /// Returns the port that leads to host `dst` for packets with `flow_hash`.
@@ -82,11 +139,41 @@ impl Route {
             return ((u64::from(offset) * self.per_port_inverse) >> 32) as usize;
         }
         let hash = u64::from(mix(flow_hash, self.salt));
-        if let Some(bounds) = &self.bounds {
-            return self.down_ports as usize + bounds.partition_point(|bound| *bound <= hash);
+        if let Some(choice) = &self.choice {
+            return choice.port(self.down_ports, dst, hash);
         }
         self.down_ports as usize + ((hash * u64::from(self.up_ports)) >> 32) as usize
     }
+}
+
+impl Choice {
+    fn port(&self, down_ports: u32, dst: u32, hash: u64) -> usize {
+        match self {
+            Self::Weighted(bounds) => down_ports as usize + bounds.partition_point(|bound| *bound <= hash),
+            Self::Table { tables, switch, bounds } => {
+                let (first, ports) = match tables.ports(*switch, dst) {
+                    Ports::Host(port) => return usize::from(port),
+                    Ports::Group { first, ports } => (first, ports),
+                };
+                let chosen = match bounds.get(first..first + ports.len()) {
+                    Some(bounds) => bounds.partition_point(|bound| *bound <= hash) - 1,
+                    None => ((hash * ports.len() as u64) >> 32) as usize,
+                };
+                usize::from(ports[chosen])
+            }
+        }
+    }
+}
+
+/// Returns the smallest hash for each port except the first one, for ports that are chosen in proportion to `weights`.
+fn bounds(weights: &[BitRate]) -> impl Iterator<Item = u64> {
+    let weight = |rate: &BitRate| u128::from(rate.as_bps());
+    let total: u128 = weights.iter().map(weight).sum();
+    let mut sum = 0;
+    weights[..weights.len().saturating_sub(1)].iter().map(move |rate| {
+        sum += weight(rate);
+        ((sum << u32::BITS).div_ceil(total)) as u64
+    })
 }
 
 /// Returns 32 well-mixed bits of `flow_hash` and `salt`.

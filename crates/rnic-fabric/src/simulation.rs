@@ -44,7 +44,7 @@ mod trace;
 
 use core::ops::ControlFlow;
 
-use rnic_base::{Duration, RandomStream, RandomStreams, Time};
+use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
 use rnic_engine::Transport;
 use slab::Slab;
 use std::sync::Arc;
@@ -159,6 +159,7 @@ impl Simulation {
         let mut profile = plan.transport.clone();
         profile.set_line_rate(plan.host_links.rate);
         let transport = Transport::new(profile).map_err(rnic_transports::SelectError::from)?;
+        let rates: Vec<BitRate> = (0..topology.hosts).map(|host| plan.host_rate(host)).collect();
         let partition = Partition::new(&topology, parts);
         let builder = Builder::new(plan, &streams, &topology, &partition);
         let parts = Parts::new(builder.parts(), &partition);
@@ -167,7 +168,7 @@ impl Simulation {
             parts,
             paths: Paths::new(&topology),
             transport: Arc::new(transport),
-            source: plan.workload.source(topology.hosts, plan.host_links.rate, &streams),
+            source: plan.workload.source(&rates, &streams),
             flows: Vec::new(),
             active: Slab::new(),
             first_psns: streams.stream("connection/psn"),

@@ -3,49 +3,45 @@
 //! A topology is a list of switches with their routes, and a list of links. Builders (one file each) create it; no
 //! other code in the fabric depends on the type of network, such as a fat-tree. To add a topology, add a file with a
 //! function that returns [`Topology`], and a kind in the plan.
+//!
+//! # Two kinds of routes
+//!
+//! In a folded Clos whose hosts are numbered by position, four numbers are the routing table of a switch
+//! ([`RouteSpec`]). Any other network is a graph: its builder lists nodes and links in a `Wiring`, which checks them
+//! (one link for each host, a path between any two) and computes `RouteTables`: for each switch and each destination
+//! switch, all ports on a shortest path, among which ECMP or WCMP chooses as among the up ports of a Clos. A graph that
+//! describes a Clos, with the same names and the same order of links, gives the same trace as the Clos.
+//!
+//! Links of a graph from a file have a rate and a delay each. Everything that depends on rates asks the plan for the
+//! link of a [`LinkClass`], and a class is either one of the plan's tables or the index of such a link.
 
+mod best_path;
+mod clos;
+mod cycle;
 pub(crate) mod distance;
+mod dragonfly;
 mod fat_tree;
+pub mod file;
 mod leaf_spine;
+mod rails;
 mod star;
+pub(crate) mod wiring;
 
+use std::sync::Arc;
+
+pub(crate) use best_path::{BestPaths, longest_path};
+pub use clos::{Clos, clos};
+pub(crate) use cycle::buffer_cycle;
+pub use dragonfly::{Dragonfly, dragonfly};
 pub use fat_tree::fat_tree;
 pub use leaf_spine::leaf_spine;
+pub use rails::{Rails, rails};
 pub use star::{point_to_point, star};
 
-use crate::route::{Route, RouteSpec};
-
-/// Number of a node: hosts have the lowest numbers, followed by switches.
-pub type Node = u32;
-
-/// Class of a link: the plan gives each class a rate and a delay.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum LinkClass {
-    /// Between a host and its neighbour.
-    Host,
-    /// Between two switches.
-    Fabric,
-}
-
-/// One end of a link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LinkPoint {
-    /// Node at this end of the link.
-    pub node: Node,
-    /// Port of the node.
-    pub port: u32,
-}
-
-/// A link, both directions.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LinkSpec {
-    /// One end of the link.
-    pub a: LinkPoint,
-    /// The end of the link opposite to `a`.
-    pub b: LinkPoint,
-    /// Class of the link.
-    pub class: LinkClass,
-}
+use crate::link_spec::LinkPlan;
+pub use crate::link_spec::{LinkClass, LinkPoint, LinkSpec, Node};
+use crate::route::tables::RouteTables;
+use crate::route::{Route, RouteSpec, SwitchRoute};
 
 /// A switch of the topology.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,13 +49,16 @@ pub struct SwitchSpec {
     /// Name of the switch in plans and reports.
     pub name: String,
     /// Routing table of the switch.
-    pub route: RouteSpec,
+    pub route: SwitchRoute,
 }
 
 impl SwitchSpec {
     /// Returns the number of ports.
     pub fn ports(&self) -> usize {
-        (self.route.down_ports + self.route.up_ports) as usize
+        match self.route {
+            SwitchRoute::Clos(RouteSpec { down_ports, up_ports, .. }) => (down_ports + up_ports) as usize,
+            SwitchRoute::Table { ports } => ports as usize,
+        }
     }
 }
 
@@ -72,9 +71,20 @@ pub struct Topology {
     pub switches: Vec<SwitchSpec>,
     /// The links; every port of every node belongs to exactly one link.
     pub links: Vec<LinkSpec>,
+    /// Names of the hosts; empty: `host-0`, `host-1` and so on.
+    pub host_names: Vec<String>,
+    /// Rates and delays of the links of class [`LinkClass::Own`].
+    pub own_links: Vec<LinkPlan>,
+    /// Routes by destination, of switches with [`SwitchRoute::Table`].
+    pub(crate) tables: Option<Arc<RouteTables>>,
 }
 
 impl Topology {
+    /// Creates a folded Clos: each switch has its routing table, and rates and delays are those of the plan.
+    pub(crate) fn folded_clos(hosts: u32, switches: Vec<SwitchSpec>, links: Vec<LinkSpec>) -> Self {
+        Self { hosts, switches, links, host_names: Vec::new(), own_links: Vec::new(), tables: None }
+    }
+
     /// Returns the number of hosts and switches.
     pub fn node_count(&self) -> usize {
         self.hosts as usize + self.switches.len()
@@ -90,14 +100,26 @@ impl Topology {
         self.switches.get((node as usize).checked_sub(self.hosts as usize)?)
     }
 
-    /// Returns the name of `node`: `host-3`, or the name of the switch.
+    /// Returns the name of `node`: `host-3`, the name that a file gives the host, or the name of the switch.
     pub fn name(&self, node: Node) -> String {
-        self.switch(node).map_or_else(|| format!("host-{node}"), |switch| switch.name.clone())
+        match (self.switch(node), self.host_names.get(node as usize)) {
+            (Some(switch), _) => switch.name.clone(),
+            (None, Some(name)) => name.clone(),
+            (None, None) => format!("host-{node}"),
+        }
     }
 
     /// Returns the name of the direction of a link that starts at `from`: `host-3>edge-1`.
     pub fn direction_name(&self, from: LinkPoint, to: LinkPoint) -> String {
         format!("{}>{}", self.name(from.node), self.name(to.node))
+    }
+
+    /// Returns the routes by destination.
+    ///
+    /// # Panics
+    /// When the topology has none: a folded Clos.
+    pub(crate) fn route_tables(&self) -> Arc<RouteTables> {
+        Arc::clone(self.tables.as_ref().expect("switches with tables are built together with them"))
     }
 
     /// Returns, for every node and port, the other end of its link and the link's class.
@@ -118,7 +140,8 @@ impl Topology {
     }
 }
 
-/// Finds the links of the path from one host to another; all equal-cost paths have the same classes.
+/// Finds the links of the path from one host to another. In a folded Clos all equal-cost paths have the same classes;
+/// in a graph, this is one of them.
 #[derive(Debug)]
 pub(crate) struct Paths {
     neighbours: Vec<Vec<(LinkPoint, LinkClass)>>,
@@ -128,7 +151,11 @@ pub(crate) struct Paths {
 
 impl Paths {
     pub(crate) fn new(topology: &Topology) -> Self {
-        let routes = topology.switches.iter().map(|switch| Route::new(&switch.route, 0)).collect();
+        let route = |(switch, index): (&SwitchSpec, u32)| match &switch.route {
+            SwitchRoute::Clos(spec) => Route::new(spec, 0),
+            SwitchRoute::Table { .. } => Route::by_table(topology.route_tables(), index, 0),
+        };
+        let routes = topology.switches.iter().zip(0..).map(route).collect();
         Self { neighbours: topology.neighbours(), routes, hosts: topology.hosts }
     }
 
@@ -153,5 +180,5 @@ impl Paths {
     }
 }
 
-/// Maximum number of links of a path: a fat-tree has 6; networks with more than 8 layers are not built.
-const HOPS_MAX: usize = 16;
+/// Maximum number of links of a path: a fat-tree has 6, a graph has at most 63 switches on a path.
+const HOPS_MAX: usize = 64;

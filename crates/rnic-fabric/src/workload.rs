@@ -231,7 +231,7 @@ pub enum WorkloadPlan {
     OpenLoop {
         /// Hosts and number of queue pairs; each queue pair has the same share of the load.
         between: Between,
-        /// Payload that all queue pairs offer together, in millionths of the rate of one host's link.
+        /// Payload that all queue pairs offer together, in millionths of the rate of the first client's link.
         load_ppm: u64,
         /// Operation and size of each message, and further parameters; no message arrives after `until`.
         traffic: Traffic,
@@ -293,20 +293,21 @@ impl WorkloadPlan {
         latest.max(self.ends().unwrap_or_default())
     }
 
-    /// Returns the flows, for `hosts` hosts whose links have `rate`.
-    pub(crate) fn source(&self, hosts: u32, rate: BitRate, streams: &RandomStreams) -> Box<dyn Source> {
+    /// Returns the flows, for hosts whose links have these rates.
+    pub(crate) fn source(&self, rates: &[BitRate], streams: &RandomStreams) -> Box<dyn Source> {
+        let hosts = rates.len() as u32;
         let one = || Arc::new(Traffic::ONE_MESSAGE);
         match self {
             Self::Manual | Self::Nvme(_) => Box::new(FlowList::new(Vec::new())),
             Self::Poisson { load_ppm, sizes, duration } => {
-                Box::new(poisson::Poisson::new(hosts, rate, *load_ppm, Arc::clone(sizes), *duration, streams))
+                Box::new(poisson::Poisson::new(rates, *load_ppm, Arc::clone(sizes), *duration, streams))
             }
             Self::Incast { senders, bytes, to, jitter, repeats, interval, start, background } => {
                 let times = incast::Times { first: Time::ZERO + *start, repeats: *repeats, interval: *interval };
                 let shape = incast::Shape { senders: *senders, bytes: *bytes, to: *to, jitter: *jitter };
                 let requests = Box::new(FlowList::new(incast::flows(hosts, &shape, &times, &one(), streams)));
                 let Some(Background { load_ppm, sizes, duration }) = background else { return requests };
-                let flows = poisson::Poisson::new(hosts, rate, *load_ppm, Arc::clone(sizes), *duration, streams);
+                let flows = poisson::Poisson::new(rates, *load_ppm, Arc::clone(sizes), *duration, streams);
                 Box::new(merged::Merged::new(requests, Box::new(flows)))
             }
             Self::Permutation { bytes, connections, traffic } => {
@@ -323,6 +324,7 @@ impl WorkloadPlan {
                 Box::new(FlowList::new(loops::closed(between, *jitter, *alternate, *count, traffic, streams)))
             }
             Self::OpenLoop { between, load_ppm, traffic } => {
+                let rate = rates[between.from as usize];
                 Box::new(FlowList::new(loops::open(between, rate, *load_ppm, traffic, streams)))
             }
             Self::Tenants(plan) => Box::new(FlowList::new(plan.flows(streams))),

@@ -16,12 +16,15 @@ fn one_of(choices: &'static [&'static str]) -> impl Strategy<Value = &'static st
     proptest::sample::select(choices)
 }
 
-const TOPOLOGIES: [&str; 5] = [
+const TOPOLOGIES: [&str; 8] = [
     "topology = { kind = \"point-to-point\" }",
     "topology = { kind = \"star\", hosts = 3 }",
     "topology = { kind = \"star\", hosts = 6 }",
     "topology = { kind = \"fat-tree\", k = 4 }",
     "topology = { kind = \"leaf-spine\", spines = 2, leaves = 3, hosts_per_leaf = 2 }",
+    "topology = { kind = \"clos\", pods = 2, leaves = 2, spines = 2, cores = 1, hosts_per_leaf = 2 }",
+    "topology = { kind = \"rail-optimised\", servers = 3, nics = 2, spines = 2 }",
+    "topology = { kind = \"file\", file = \"graph.topo\" }",
 ];
 
 const SWITCHES: [&str; 5] = [

@@ -65,6 +65,13 @@ links = { rate = "100Gbps", delay = "1us", fabric = { rate = "400Gbps", delay = 
 "#,
     r#"topology = { kind = "point-to-point" }"#,
     r#"
+topology = { kind = "clos", pods = 2, leaves = 4, spines = 2, cores = 2, hosts_per_leaf = 8, oversubscription = "2" }
+links = { rate = "100Gbps", delay = "1us", core = { rate = "400Gbps", delay = "5us" } }
+"#,
+    r#"topology = { kind = "dragonfly", groups = 9, switches_per_group = 4, hosts_per_switch = 2, global_links = 2 }"#,
+    r#"topology = { kind = "rail-optimised", servers = 16, nics = 8, spines = 4 }"#,
+    r#"topology = { kind = "file", file = "network.topo", format = "graph" }"#,
+    r#"
 [switch]
 model = "input-queued"
 buffer = "240KB"
@@ -269,7 +276,11 @@ fn example(path: &str, key: &str) -> (Table, Value) {
 
 fn read(plan: &Table) -> Result<String, String> {
     let mut files = |name: &str| {
-        let text = if name.ends_with(".txt") { "100 100%\n" } else { "0,0,1,1KB\n" };
+        let text = match name {
+            "network.topo" => "host a b\nswitch s\nlink a s\nlink b s 25Gbps 1us\n",
+            name if name.ends_with(".txt") => "100 100%\n",
+            _ => "0,0,1,1KB\n",
+        };
         Ok(text.to_owned())
     };
     let plan = Plan::from_toml_in(&plan.to_string(), &[], &mut files, &mut Traces(training()));

@@ -79,7 +79,7 @@ pub(super) fn resolve(raw: &raw::Nic, plan: &Plan) -> Result<Option<NicPlan>, Pl
     // The cycle time of Falcon's pipeline is not published: zero, unless a plan gives a value.
     let cycle = if is_falcon { Duration::ZERO } else { DEFAULT_CYCLE };
     let receive_buffer = raw.receive_buffer().0.get();
-    let pause_reaction_bytes = derived::pause_reaction_bytes(&plan.host_links, derived::largest_frame(plan)).get();
+    let pause_reaction_bytes = plan.host_pause_reaction_bytes();
     let frame = derived::largest_frame(plan);
     let pause = plan.switch.and_then(|switch| switch.pfc).map(|_| {
         let stop = receive_buffer.saturating_sub(pause_reaction_bytes);

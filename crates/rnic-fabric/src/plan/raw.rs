@@ -17,7 +17,7 @@ use super::quantity::{Fraction, OrAuto, Unit};
 use super::schema::{Absent, Doc, Key, Keyed, Named, Table, Typed, Word, default_of, table, typed, words};
 pub(super) use network::{
     Csig, EcnDepth, EcnDraw, Fault, FaultKind, Links, Multipath, Pfc, Switch, SwitchModel, Target, Topology,
-    TopologyKind,
+    TopologyFormat, TopologyKind,
 };
 pub(super) use workload::{Background, FlowFileFormat, Hint, Shares, Tenant, Workload, WorkloadKind};
 
@@ -119,7 +119,7 @@ table! {
         /// The network: hosts, switches and links.
         topology: Topology,
         /// All links, or, in topologies with links between switches, those of hosts.
-        links: Links,
+        links: Option<Links> => "needed, except where a file gives rates and delays",
         /// The switches.
         switch: Option<Switch> => "needed by topologies with switches",
         /// The transport.

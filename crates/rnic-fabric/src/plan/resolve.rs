@@ -6,12 +6,13 @@ use rnic_policy::{AdaptivePlace, Profile, Signals};
 use serde::Deserialize;
 
 use super::quantity::{Fraction, OrAuto, Unit};
-use super::raw::{EcnDepth, EcnDraw, Raw, SwitchModel, TopologyKind};
+use super::raw::{EcnDepth, EcnDraw, Raw, SwitchModel};
 use super::{
-    FileReader, LinkPlan, Plan, PlanError, RunPlan, TopologyPlan, TraceFiles, derived, faults, fitted, keys, nic,
-    processors, raw, record, scr, slow_host, workloads,
+    FileReader, Plan, PlanError, RunPlan, TopologyPlan, TraceFiles, derived, faults, fitted, keys, nic, processors,
+    raw, record, scr, slow_host, topologies, workloads,
 };
-use crate::link::{PLAN_TIME_MAX, PORTS_MAX};
+use crate::link::PLAN_TIME_MAX;
+use crate::link_spec::{DELAY_MAX, DELAY_MIN, RATE_MAX, RATE_MIN};
 use crate::switch::{
     Alpha, BufferPlan, EcnPlan, MarkDepth, MarkDraw, Multipath, PfcPlan, SwitchPlan, TAG_LEN, TrimPlan,
 };
@@ -72,13 +73,9 @@ fn replace(table: &mut toml::Table, key: &str, value: &str) -> Result<(), PlanEr
 
 /// Converts the parsed plan, with defaults for missing values.
 pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>, traces: &mut dyn TraceFiles) -> Result<Plan, PlanError> {
-    let topology = topology(&raw.topology)?;
-    let host_links = LinkPlan { rate: raw.links.rate.0, delay: raw.links.delay.0 };
-    let fabric = raw.links.fabric.as_ref();
-    let fabric_links = LinkPlan {
-        rate: fabric.and_then(|fabric| fabric.rate).map_or(host_links.rate, |rate| rate.0),
-        delay: fabric.and_then(|fabric| fabric.delay).map_or(host_links.delay, |delay| delay.0),
-    };
+    let topology = topologies::resolve(&raw, files)?;
+    let [host_links, fabric_links, core_links] = topologies::links(&raw, &topology)?;
+    let fabric = raw.links.as_ref().and_then(|links| links.fabric.as_ref());
     let raw_run = raw.run();
     let run = RunPlan {
         limit: Time::ZERO + raw_run.limit.map_or(Duration::ZERO, |limit| limit.0),
@@ -89,16 +86,18 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>, traces: &mut dyn Tra
         latency_parts: raw_run.latency_parts(),
     };
     let name = transport_name(&raw.transport.0)?;
-    let network = network_signals(raw.switch.as_ref(), raw.scr.as_ref(), topology);
+    let network = network_signals(raw.switch.as_ref(), raw.scr.as_ref(), &topology);
     let mut plan = Plan {
         name: raw.name(),
         mtu: raw.mtu(),
         reads: raw.reads(),
         checked_payload: raw.payload() == raw::Payload::Checked,
         encoded: raw.wire() == raw::Wire::Encoded,
+        workload: workloads::resolve(&raw.workload, topology.hosts(), files, traces)?,
         topology,
         host_links,
         fabric_links,
+        core_links,
         spine_rates: fabric.map_or_else(Vec::new, |fabric| fabric.spines().iter().map(|rate| rate.0).collect()),
         switch: None,
         transport: select(network, name, &[])?,
@@ -106,7 +105,6 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>, traces: &mut dyn Tra
         processors: None,
         slow_host: raw.slow_host.as_ref().map(slow_host::resolve),
         scr: None,
-        workload: workloads::resolve(&raw.workload, topology.hosts(), files, traces)?,
         faults: Vec::new(),
         run,
         record: raw.record.as_ref().map(record::resolve),
@@ -146,74 +144,6 @@ fn check_cooldown(plan: &Plan) -> Result<(), PlanError> {
     }
 }
 
-fn topology(raw: &raw::Topology) -> Result<TopologyPlan, PlanError> {
-    let reject = |key, what: &str| Err(PlanError::value(key, what));
-    if raw.kind == TopologyKind::LeafSpine {
-        return leaf_spine(raw);
-    }
-    let of_leaf_spine = [
-        ("topology.spines", raw.spines),
-        ("topology.leaves", raw.leaves),
-        ("topology.hosts_per_leaf", raw.hosts_per_leaf),
-    ];
-    if let Some((key, _)) = of_leaf_spine.iter().find(|(_, given)| given.is_some()) {
-        return reject(key, "applies only to the leaf-spine topology; remove it");
-    }
-    match (raw.kind, raw.hosts, raw.k) {
-        (TopologyKind::PointToPoint, None, None) => Ok(TopologyPlan::PointToPoint),
-        (TopologyKind::PointToPoint, Some(_), _) => {
-            reject("topology.hosts", "does not apply to point-to-point, which always has two hosts; remove it")
-        }
-        (TopologyKind::Star, Some(hosts), None) if (2..=PORTS_MAX as u32).contains(&hosts) => {
-            Ok(TopologyPlan::Star { hosts })
-        }
-        (TopologyKind::Star, _, None) => {
-            Err(PlanError::value("topology.hosts", format!("must be 2 to {PORTS_MAX} for a star")))
-        }
-        (TopologyKind::FatTree, None, Some(k)) if (2..=K_MAX).contains(&k) && k.is_multiple_of(2) => {
-            Ok(TopologyPlan::FatTree { k })
-        }
-        (TopologyKind::FatTree, Some(_), _) => {
-            reject("topology.hosts", "does not apply to a fat-tree, which has k^3/4 hosts; give only k")
-        }
-        (TopologyKind::FatTree, ..) => {
-            Err(PlanError::value("topology.k", format!("must be an even number from 2 to {K_MAX} for a fat-tree")))
-        }
-        (TopologyKind::PointToPoint | TopologyKind::Star, _, Some(_)) => {
-            reject("topology.k", "applies only to a fat-tree; remove it")
-        }
-        (TopologyKind::LeafSpine, ..) => leaf_spine(raw),
-    }
-}
-
-fn leaf_spine(raw: &raw::Topology) -> Result<TopologyPlan, PlanError> {
-    if raw.hosts.is_some() {
-        return Err(PlanError::value(
-            "topology.hosts",
-            "does not apply to leaf-spine; give only leaves and hosts_per_leaf",
-        ));
-    }
-    if raw.k.is_some() {
-        return Err(PlanError::value("topology.k", "applies only to a fat-tree; remove it"));
-    }
-    let number = |key, given: Option<u32>| match given {
-        Some(number) if (1..=PORTS_MAX as u32 / 2).contains(&number) => Ok(number),
-        _ => Err(PlanError::value(key, format!("must be 1 to {} for leaf-spine", PORTS_MAX / 2))),
-    };
-    let spines = number("topology.spines", raw.spines)?;
-    let leaves = number("topology.leaves", raw.leaves)?;
-    let hosts_per_leaf = number("topology.hosts_per_leaf", raw.hosts_per_leaf)?;
-    let hosts = leaves * hosts_per_leaf;
-    if !(2..=LEAF_SPINE_HOSTS_MAX).contains(&hosts) {
-        let what = format!(
-            "is out of range: {leaves} leaves with {hosts_per_leaf} hosts each must have 2 to {LEAF_SPINE_HOSTS_MAX} \
-             hosts in total"
-        );
-        return Err(PlanError::value("topology.hosts_per_leaf", what));
-    }
-    Ok(TopologyPlan::LeafSpine { spines, leaves, hosts_per_leaf })
-}
-
 /// Rejects keys that this switch model does not use, because they would have no effect.
 fn reject_unused_keys(switch: &raw::Switch) -> Result<(), PlanError> {
     let given = |key: fn(&raw::Pfc) -> OrAuto<Bytes>| {
@@ -238,9 +168,7 @@ fn reject_unused_keys(switch: &raw::Switch) -> Result<(), PlanError> {
 fn resolve_switch(raw: &raw::Switch, plan: &Plan) -> Result<SwitchPlan, PlanError> {
     reject_unused_keys(raw)?;
     let buffer = raw.buffer.0.get();
-    let pause_reaction_bytes = derived::pause_reaction_bytes(&plan.host_links, derived::largest_frame(plan))
-        .max(derived::pause_reaction_bytes(&plan.fabric_links, derived::largest_frame(plan)))
-        .get();
+    let pause_reaction_bytes = plan.pause_reaction_bytes();
     let hysteresis = 2 * derived::largest_frame(plan);
     let wanted = raw.pfc.as_ref().filter(|pfc| pfc.enabled());
     let given = |value: OrAuto<Bytes>| match value {
@@ -305,9 +233,9 @@ fn transport_name(options: &std::collections::BTreeMap<String, toml::Value>) -> 
 
 /// Returns the signals that switches and messages between NICs provide, in addition to what the hosts measure
 /// themselves.
-fn network_signals(switch: Option<&raw::Switch>, scr: Option<&raw::Scr>, topology: TopologyPlan) -> Signals {
+fn network_signals(switch: Option<&raw::Switch>, scr: Option<&raw::Scr>, topology: &TopologyPlan) -> Signals {
     let csig = switch.and_then(|switch| switch.csig.as_ref());
-    let is_stamped = csig.is_some_and(raw::Csig::enabled) && topology != TopologyPlan::PointToPoint;
+    let is_stamped = csig.is_some_and(raw::Csig::enabled) && *topology != TopologyPlan::PointToPoint;
     let stamps = if is_stamped { Signals::CSIG } else { Signals::NONE };
     let probes = if scr.is_some_and(raw::Scr::enabled) { Signals::PROBES } else { Signals::NONE };
     stamps | probes
@@ -361,9 +289,11 @@ fn check_network(plan: &Plan) -> Result<(), PlanError> {
     if !(1..=READS_IN_PROGRESS_MAX).contains(&plan.reads) {
         return Err(PlanError::value("reads", format!("must be 1 to {READS_IN_PROGRESS_MAX}")));
     }
-    for (rate_key, delay_key, link) in
-        [("links.rate", "links.delay", plan.host_links), ("links.fabric.rate", "links.fabric.delay", plan.fabric_links)]
-    {
+    for (rate_key, delay_key, link) in [
+        ("links.rate", "links.delay", plan.host_links),
+        ("links.fabric.rate", "links.fabric.delay", plan.fabric_links),
+        ("links.core.rate", "links.core.delay", plan.core_links),
+    ] {
         if !(RATE_MIN..=RATE_MAX).contains(&link.rate.as_bps()) {
             return Err(PlanError::value(rate_key, "must be between 1Mbps and 10Tbps"));
         }
@@ -484,16 +414,5 @@ fn check_switch(switch: &SwitchPlan, ports: u64, frame: u64) -> Result<(), PlanE
 const TRIM_QUEUE_MAX: u32 = 1 << 20;
 /// Smallest queue of headers in bytes: a few of the longest headers.
 const TRIM_HEADERS_MIN: u64 = 1_000;
-/// Maximum number of ports of a fat-tree's switches: 64 ports give 65536 hosts.
-const K_MAX: u32 = 64;
-/// Maximum number of hosts of a leaf-spine: that of the largest fat-tree; the
-/// multiplication that replaces a division in [`crate::route`] is exact up to this number.
-const LEAF_SPINE_HOSTS_MAX: u32 = 1 << 16;
-const RATE_MIN: u64 = 1_000_000;
-const RATE_MAX: u64 = 10_000_000_000_000;
 /// Maximum number of slices: a report contains a few numbers per host for each.
 const SLICES_MAX: u64 = 100_000;
-/// Minimum delay of a link. The shortest delay is the time by which nodes may advance independently of each other:
-/// with a much shorter one, a run would mostly wait for synchronization.
-const DELAY_MIN: Duration = Duration::from_ns(1);
-const DELAY_MAX: Duration = Duration::from_secs(1);

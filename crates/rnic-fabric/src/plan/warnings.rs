@@ -17,9 +17,11 @@ impl Plan {
             self.unused_tags(),
             self.trimming_without_pulls(),
             self.cap_below_path(),
+            self.pfc_that_deadlocks(),
         ]
         .into_iter()
         .flatten()
+        .chain(self.topology.notes().iter().cloned())
         .chain(self.unused_parts_of_flows())
         .collect()
     }
@@ -31,6 +33,16 @@ impl Plan {
             _ => &[],
         };
         notes.iter().map(|note| format!("workload.file: {note}"))
+    }
+
+    /// Warns about PFC over routes on which buffers may wait for each other in a circle.
+    fn pfc_that_deadlocks(&self) -> Option<String> {
+        self.switch.as_ref()?.pfc?;
+        let cycle = self.topology.buffer_cycle()?;
+        Some(format!(
+            "switch.pfc can deadlock: each of these links may wait for the next one, and the last one for the first: \
+             {cycle}; disable PFC, or use a topology whose routes go up and then down"
+        ))
     }
 
     /// Warns about PFC without buffer space for the bytes that arrive after a pause.

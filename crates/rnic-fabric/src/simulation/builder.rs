@@ -15,7 +15,7 @@ use crate::network::Network;
 use crate::plan::Plan;
 use crate::plan::SlowHostPlan;
 use crate::port::Port;
-use crate::route::{Route, RouteSpec};
+use crate::route::{Route, RouteSpec, SwitchRoute};
 use crate::switch::{Multipath, Switch};
 use crate::topology::distance::{self, HopDistances};
 use crate::topology::{LinkClass, LinkPoint, Node, Topology};
@@ -70,9 +70,14 @@ impl<'b> Builder<'b> {
         let spec = self.topology.switch(node).expect("the node is a switch");
         let salt = self.streams.stream(&format!("ecmp/{}", spec.name)).bits();
         let plan = self.plan.switch.as_ref().expect("a topology with switches has a plan for them");
-        let route = match plan.multipath {
-            Multipath::Ecmp => Route::new(&spec.route, salt),
-            Multipath::Wcmp => Route::weighted(&spec.route, salt, &self.rates_up(node, &spec.route)),
+        let number = node - self.topology.hosts;
+        let route = match (&spec.route, plan.multipath) {
+            (SwitchRoute::Clos(spec), Multipath::Ecmp) => Route::new(spec, salt),
+            (SwitchRoute::Clos(spec), Multipath::Wcmp) => Route::weighted(spec, salt, &self.rates_up(node, spec)),
+            (SwitchRoute::Table { .. }, Multipath::Ecmp) => Route::by_table(self.topology.route_tables(), number, salt),
+            (SwitchRoute::Table { .. }, Multipath::Wcmp) => {
+                Route::by_weighted_table(self.topology.route_tables(), number, salt, &self.rates(node))
+            }
         };
         let first_ring = self.first_rings[node as usize];
         let mut switch = Switch::new(self.partition.position(node).node, first_ring, route, self.ports(node), plan);
@@ -80,15 +85,20 @@ impl<'b> Builder<'b> {
             switch.set_marking(ecn, self.streams.stream(&format!("ecn/{}", spec.name)));
         }
         if plan.csig {
-            switch.set_stamping(node - self.topology.hosts);
+            switch.set_stamping(number);
         }
         switch
     }
 
     /// Returns the rates of the up links of switch `node`, in the order of its ports.
     fn rates_up(&self, node: Node, route: &RouteSpec) -> Vec<BitRate> {
-        let up = self.neighbours[node as usize].iter().skip(route.down_ports as usize);
-        up.map(|(there, class)| self.plan.link_between(*class, node, there.node).rate).collect()
+        self.rates(node).split_off(route.down_ports as usize)
+    }
+
+    /// Returns the rates of the links of switch `node`, in the order of its ports.
+    fn rates(&self, node: Node) -> Vec<BitRate> {
+        let links = self.neighbours[node as usize].iter();
+        links.map(|(there, class)| self.plan.link_between(*class, node, there.node).rate).collect()
     }
 
     fn port(&self, here: LinkPoint, there: LinkPoint, class: LinkClass) -> Port {
@@ -116,7 +126,7 @@ impl<'b> Builder<'b> {
 
     fn host(&self, host: u32) -> Host {
         let secret = self.streams.stream(&format!("engine/host-{host}")).bits();
-        let (line_rate, mut processors) = (self.plan.host_links.rate, self.plan.processors);
+        let (line_rate, mut processors) = (self.plan.host_rate(host), self.plan.processors);
         if let Some(PoolConfig { steering: SteeringMode::Hardware { key }, .. }) = &mut processors {
             *key = self.streams.stream(&format!("processors/host-{host}")).bits();
         }
@@ -134,17 +144,21 @@ impl<'b> Builder<'b> {
         let mut node = Host::new(number, ring, engine, port, codec, self.plan.checked_payload);
         if let Some(nic) = &self.plan.nic {
             let stream = self.streams.stream(&format!("nic/host-{host}"));
-            let mut nic = NicModel::new(nic, self.plan.host_links.rate, self.plan.largest_frame(), stream);
+            let mut nic = NicModel::new(nic, line_rate, self.plan.largest_frame(), stream);
             nic.set_slow_intervals(self.slow_host(host).cloned());
             node.set_nic(nic);
         }
         if let Some(shape) = self.plan.transport.protocol.falcon() {
             let memory = self.slow_host(host).map(SlowMemory::new);
-            node.set_falcon(FalconState::new(HopDistances::new(host, &self.distances), shape, memory));
+            node.set_falcon(FalconState::new(
+                HopDistances::new(host, &self.distances, self.topology.tables.clone()),
+                shape,
+                memory,
+            ));
         }
         let (slice, has_tenants) = (self.plan.run.slice, matches!(self.plan.workload, WorkloadPlan::Tenants(_)));
         if slice.is_some() || has_tenants {
-            node.meter = Some(meter(self.plan));
+            node.meter = Some(meter(self.plan, line_rate));
         }
         if let Some(scr) = &self.plan.scr {
             let seed = self.streams.stream(&format!("scr/host-{host}")).bits();
@@ -170,17 +184,14 @@ impl<'b> Builder<'b> {
 
     /// Returns the shortest delay of any link.
     pub(super) fn lookahead(&self) -> Duration {
-        let delays = self.topology.links.iter().map(|link| match link.class {
-            LinkClass::Host => self.plan.host_links.delay,
-            LinkClass::Fabric => self.plan.fabric_links.delay,
-        });
+        let delays = self.topology.links.iter().map(|link| self.plan.link(link.class).delay);
         delays.min().expect("a network has links")
     }
 }
 
-/// Returns a meter for a host of `plan`.
-pub(super) fn meter(plan: &Plan) -> Box<Meter> {
-    let mut meter = Box::new(Meter::new(plan.run.slice, plan.host_links.rate));
+/// Returns a meter for a host of `plan` with a link of `rate`.
+pub(super) fn meter(plan: &Plan, rate: BitRate) -> Box<Meter> {
+    let mut meter = Box::new(Meter::new(plan.run.slice, rate));
     if plan.transport.flow_count() > 1 {
         meter.join_flows(NUMBERS_OF_FLOWS);
     }

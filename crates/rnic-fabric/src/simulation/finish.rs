@@ -6,6 +6,7 @@ use rnic_engine::messages::exchange::Exchange;
 
 use super::connect::Flow;
 use super::{NEVER, Simulation, script};
+use crate::entry::LINK_OVERHEAD;
 use crate::falcon_counts::FalconCounts;
 use crate::fault::FaultKind;
 use crate::frames::Family;
@@ -14,6 +15,7 @@ use crate::ideal::ideal_time;
 use crate::report::{
     CollectiveFigures, Drops, FlowRecord, PoolFigures, ProcessorFigures, QueuePairs, Report, ScrFigures, Spread,
 };
+use crate::topology::{BestPaths, LinkClass};
 use crate::workload::WorkloadPlan;
 use crate::workload::collective::CollectivePlan;
 use crate::workload::nvme::NvmePlan;
@@ -97,10 +99,23 @@ impl Simulation {
 
     fn records(&self) -> Vec<FlowRecord> {
         let (mut classes, family) = (Vec::new(), Family::of(&self.transport));
+        let (topology, mut both) = (self.plan.topology.build(), <[Vec<LinkClass>; 2]>::default());
+        let mut best_paths = topology.tables.is_some().then(|| BestPaths::new(&topology));
+        let packet = self.plan.largest_frame() + LINK_OVERHEAD;
+        let delay = |class| self.plan.link(class).rate.serialize(packet) + self.plan.link(class).delay;
         let finished = self.flows.iter().zip(0..).filter_map(|(flow, id)| Some((flow, id, flow.done?)));
         let record = |(flow, id, done): (&Flow, u32, Time)| {
-            self.paths.link_classes(flow.src, flow.dst, &mut classes);
-            let ideal = ideal_time(&self.plan, family, flow.bytes, &classes);
+            let ideal = match &mut best_paths {
+                None => {
+                    self.paths.link_classes(flow.src, flow.dst, &mut classes);
+                    ideal_time(&self.plan, family, flow.bytes, &classes)
+                }
+                Some(best) => {
+                    best.find((flow.src, flow.dst), |class| self.plan.link(class), delay, &mut both);
+                    let [one, other] = both.each_ref().map(|path| ideal_time(&self.plan, family, flow.bytes, path));
+                    one.min(other)
+                }
+            };
             let Flow { start, src, dst, bytes, request, .. } = *flow;
             let tenant = self.tenancy.as_ref().map(|tenancy| tenancy.tenant_of(id));
             FlowRecord { id, src, dst, bytes, start, fct: done.since(start), ideal, request, tenant }

@@ -397,8 +397,8 @@ impl TimeSeries<'_> {
         let Some(record) = &plan.record else { return };
         let new = Recorder::new(plan, record, Box::new(recording));
         let (follows_flows, has_links) = (new.follows_flows(), record.has(ObjectKind::Link));
-        for host in parts.hosts_mut() {
-            let meter = host.meter.get_or_insert_with(|| meter(plan));
+        for (host, number) in parts.hosts_mut().zip(0..) {
+            let meter = host.meter.get_or_insert_with(|| meter(plan, plan.host_rate(number)));
             if follows_flows {
                 meter.count_queue_pairs();
                 host.engine.watch();

@@ -2,14 +2,20 @@
 //!
 //! Hosts are numbered so that those below a switch are consecutive, and all paths between two hosts have equal
 //! length. So the hosts at a given distance from one host are a block of numbers around it, except the smaller block
-//! of nearer hosts: a fat-tree has three such blocks. Therefore no hop counter has to be updated in the network.
+//! of nearer hosts: a fat-tree has three such blocks. In other graphs the number is in the routing tables. Therefore no
+//! hop counter has to be updated in the network.
+
+use std::sync::Arc;
 
 use super::{Paths, Topology};
+use crate::route::tables::RouteTables;
 
-/// The blocks of hosts around one host, nearest first.
+/// The blocks of hosts around one host, nearest first; or the tables of a graph.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HopDistances {
     blocks: Vec<Block>,
+    /// The tables, and the host.
+    tables: Option<(Arc<RouteTables>, u32)>,
 }
 
 /// A range of consecutive hosts, and the number of switches on the path to the farthest host in it.
@@ -21,23 +27,30 @@ struct Block {
 }
 
 impl HopDistances {
-    /// Creates the blocks around `host`, for a network with these [`sizes`].
-    pub(crate) fn new(host: u32, sizes: &[(u32, u8)]) -> Self {
+    /// Creates the blocks around `host`, for a network with these [`sizes`], or with these tables.
+    pub(crate) fn new(host: u32, sizes: &[(u32, u8)], tables: Option<Arc<RouteTables>>) -> Self {
         let block =
             |(hosts, switches): &(u32, u8)| Block { first: host / hosts * hosts, hosts: *hosts, switches: *switches };
-        Self { blocks: sizes.iter().map(block).collect() }
+        Self { blocks: sizes.iter().map(block).collect(), tables: tables.map(|tables| (tables, host)) }
     }
 
     /// Returns the number of switches on the path to or from `other`.
     #[inline]
     pub(crate) fn switches(&self, other: u32) -> u8 {
         let around = |block: &&Block| other.wrapping_sub(block.first) < block.hosts;
-        self.blocks.iter().find(around).map_or(0, |block| block.switches)
+        match self.blocks.iter().find(around) {
+            Some(block) => block.switches,
+            None => self.tables.as_ref().map_or(0, |(tables, host)| tables.switches_between(*host, other)),
+        }
     }
 }
 
-/// Returns the sizes of the blocks around any host, and the number of switches on paths inside each.
+/// Returns the sizes of the blocks around any host, and the number of switches on paths inside each; none for a graph,
+/// whose hosts may have any numbers.
 pub(crate) fn sizes(topology: &Topology) -> Vec<(u32, u8)> {
+    if topology.tables.is_some() {
+        return Vec::new();
+    }
     let (paths, mut classes) = (Paths::new(topology), Vec::new());
     let mut sizes: Vec<(u32, u8)> = Vec::new();
     for other in 1..topology.hosts {
@@ -54,7 +67,7 @@ pub(crate) fn sizes(topology: &Topology) -> Vec<(u32, u8)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::{fat_tree, leaf_spine, point_to_point, star};
+    use crate::topology::*;
 
     #[test]
     fn f22_hops_are_the_switches_of_every_path() {
@@ -66,12 +79,15 @@ mod tests {
             leaf_spine(2, 4, 1),
             fat_tree(2),
             fat_tree(6),
+            clos(Clos { pods: 2, leaves: 3, spines: 2, cores: 1, hosts_per_leaf: 2 }),
+            rails(Rails { servers: 3, nics: 2, spines: 2 }).expect("valid"),
+            dragonfly(Dragonfly { groups: 5, switches: 2, hosts_per_switch: 2, global_links: 2 }).expect("valid"),
         ];
         let mut classes = Vec::new();
         for topology in topologies {
             let (paths, sizes) = (Paths::new(&topology), sizes(&topology));
             for host in 0..topology.hosts {
-                let distances = HopDistances::new(host, &sizes);
+                let distances = HopDistances::new(host, &sizes, topology.tables.clone());
                 for other in (0..topology.hosts).filter(|other| *other != host) {
                     paths.link_classes(host, other, &mut classes);
                     let switches = distances.switches(other);

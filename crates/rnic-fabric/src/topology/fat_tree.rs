@@ -22,7 +22,7 @@ pub fn fat_tree(k: u32) -> Topology {
 
     let switch = |name: String, first_host, hosts_per_port, down_ports, up_ports| SwitchSpec {
         name,
-        route: RouteSpec { first_host, hosts_per_port, down_ports, up_ports },
+        route: RouteSpec { first_host, hosts_per_port, down_ports, up_ports }.into(),
     };
     let edges = (0..layer).map(|i| switch(format!("edge-{i}"), i * half, 1, half, half));
     let aggs = (0..layer).map(|i| switch(format!("agg-{i}"), i / half * per_pod, half, half, half));
@@ -46,7 +46,7 @@ pub fn fat_tree(k: u32) -> Topology {
         fabric(point(agg(index), half + up), point(core(in_pod * half + up), pod))
     });
     let links = to_hosts.chain(to_aggs).chain(to_cores).collect();
-    Topology { hosts, switches, links }
+    Topology::folded_clos(hosts, switches, links)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::route::RouteSpec;
 pub fn leaf_spine(spines: u32, leaves: u32, hosts_per_leaf: u32) -> Topology {
     assert!(spines > 0 && leaves > 0 && hosts_per_leaf > 0, "{spines} spines, {leaves} leaves of {hosts_per_leaf}");
     let hosts = leaves * hosts_per_leaf;
-    let switch = |name: String, route| SwitchSpec { name, route };
+    let switch = |name: String, route: RouteSpec| SwitchSpec { name, route: route.into() };
     let leaf_switches = (0..leaves).map(|leaf| {
         let first_host = leaf * hosts_per_leaf;
         let route = RouteSpec { first_host, hosts_per_port: 1, down_ports: hosts_per_leaf, up_ports: spines };
@@ -40,7 +40,7 @@ pub fn leaf_spine(spines: u32, leaves: u32, hosts_per_leaf: u32) -> Topology {
         class: LinkClass::Fabric,
     });
     let links = to_hosts.chain(to_spines).collect();
-    Topology { hosts, switches, links }
+    Topology::folded_clos(hosts, switches, links)
 }
 
 #[cfg(test)]

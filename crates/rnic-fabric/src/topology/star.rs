@@ -7,7 +7,7 @@ use crate::route::RouteSpec;
 pub fn point_to_point() -> Topology {
     let end = |node| LinkPoint { node, port: 0 };
     let links = vec![LinkSpec { a: end(0), b: end(1), class: LinkClass::Host }];
-    Topology { hosts: 2, switches: Vec::new(), links }
+    Topology::folded_clos(2, Vec::new(), links)
 }
 
 /// Builds a network of `hosts` hosts, each connected to the only switch, `switch-0`; host `i` is at its port `i`.
@@ -19,7 +19,8 @@ pub fn star(hosts: u32) -> Topology {
         class: LinkClass::Host,
     });
     let links = links.collect();
-    Topology { hosts, switches: vec![SwitchSpec { name: "switch-0".to_owned(), route }], links }
+    let switch = SwitchSpec { name: "switch-0".to_owned(), route: route.into() };
+    Topology::folded_clos(hosts, vec![switch], links)
 }
 
 #[cfg(test)]

@@ -17,18 +17,18 @@ use super::{FlowSpec, Source, Traffic};
 #[derive(Debug)]
 pub(super) struct Poisson {
     sizes: Arc<Distribution>,
-    mean_gap: Duration,
     end: Time,
-    hosts: Vec<RandomStream>,
+    /// Mean time between arrivals, and random numbers, of each host.
+    hosts: Vec<(Duration, RandomStream)>,
     /// Time of the next arrival at each host.
     next: BinaryHeap<Reverse<(Time, u32)>>,
     traffic: Arc<Traffic>,
 }
 
 impl Poisson {
+    /// Creates arrivals at hosts whose links have these rates.
     pub(super) fn new(
-        hosts: u32,
-        rate: BitRate,
+        rates: &[BitRate],
         load_ppm: u64,
         sizes: Arc<Distribution>,
         duration: Duration,
@@ -36,21 +36,27 @@ impl Poisson {
     ) -> Self {
         // Mean gap: bytes * 8 / (rate * load), in picoseconds.
         let numerator = u128::from(sizes.mean_milli_bytes()) * 8 * 1_000_000_000 * 1_000_000;
-        let gap = numerator / (u128::from(rate.as_bps()) * u128::from(load_ppm));
+        let host = |(rate, host): (&BitRate, u32)| {
+            let gap = numerator / (u128::from(rate.as_bps()) * u128::from(load_ppm));
+            let stream = streams.stream(&format!("workload/host-{host}"));
+            (Duration::from_ps(u64::try_from(gap).unwrap_or(u64::MAX)), stream)
+        };
+        let hosts: Vec<_> = rates.iter().zip(0..).map(host).collect();
+        let count = hosts.len() as u32;
         let mut source = Self {
             sizes,
-            mean_gap: Duration::from_ps(u64::try_from(gap).unwrap_or(u64::MAX)),
             end: Time::ZERO + duration,
-            hosts: (0..hosts).map(|host| streams.stream(&format!("workload/host-{host}"))).collect(),
+            hosts,
             next: BinaryHeap::new(),
             traffic: Arc::new(Traffic::ONE_MESSAGE),
         };
-        (0..hosts).for_each(|host| source.schedule(Time::ZERO, host));
+        (0..count).for_each(|host| source.schedule(Time::ZERO, host));
         source
     }
 
     fn schedule(&mut self, after: Time, host: u32) {
-        let start = after + self.hosts[host as usize].exponential(self.mean_gap);
+        let (mean_gap, stream) = &mut self.hosts[host as usize];
+        let start = after + stream.exponential(*mean_gap);
         if start < self.end {
             self.next.push(Reverse((start, host)));
         }
@@ -65,7 +71,7 @@ impl Source for Poisson {
     fn next_flow(&mut self) -> FlowSpec {
         let Reverse((start, src)) = self.next.pop().expect("a flow is left");
         let others = self.hosts.len() as u64 - 1;
-        let stream = &mut self.hosts[src as usize];
+        let (_, stream) = &mut self.hosts[src as usize];
         let random_index = stream.below(others) as u32;
         let dst = if random_index < src { random_index } else { random_index + 1 };
         let bytes = self.sizes.draw(stream);

@@ -8,7 +8,7 @@ use super::distribution::{BUILT_IN, Distribution, ShareMeaning, SizesForm};
 use super::*;
 
 fn all(plan: &WorkloadPlan, hosts: u32, seed: u64) -> Vec<FlowSpec> {
-    let mut source = plan.source(hosts, BitRate::gbps(40), &RandomStreams::new(seed));
+    let mut source = plan.source(&vec![BitRate::gbps(40); hosts as usize], &RandomStreams::new(seed));
     let mut flows: Vec<FlowSpec> = Vec::new();
     while let Some(start) = source.next_start() {
         let flow = source.next_flow();

@@ -51,6 +51,31 @@ pub const TREE: &str = r#"
     workload = { kind = "poisson", load = "60%", sizes = "irn-heavy-tail", duration = "1ms" }
 "#;
 
+/// A graph of six hosts, three switches in a row and a fourth beside the second one, with links of several rates: the
+/// file `graph.topo` of the plans here.
+pub const GRAPH: &str = "
+    host host-[0-5]
+    switch s[0-2] side
+    link host-[0,1] s0 100Gbps 1us
+    link host-[2,3] s1 40Gbps 700ns
+    link host-[4,5] s2 100Gbps 1us
+    link s0 s1 200Gbps 2us
+    link s0 side 25Gbps 1us
+    link side s2 25Gbps 1us
+    link s1 s2 10Gbps 2us
+    link s1 s2 200Gbps 3us
+";
+
+/// Plan with the hosts and switches of [`GRAPH`] and random flows.
+pub const OWN: &str = r#"
+    name = "own"
+    mtu = 1024
+    topology = { kind = "file", file = "graph.topo" }
+    switch = { model = "input-queued", buffer = "100KB", pfc = { enabled = false } }
+    transport = { name = "irn" }
+    workload = { kind = "poisson", load = "40%", sizes = "irn-heavy-tail", duration = "400us" }
+"#;
+
 /// Faults of every kind, mild enough for go-back-N to get through.
 pub const FAULTS: (&str, &str) = (
     "fault",
@@ -89,7 +114,10 @@ pub fn cases() -> Vec<Case> {
 
 /// Returns the plan with some keys replaced.
 pub fn plan(text: &str, overrides: &[(&str, &str)]) -> Plan {
-    let plan = Plan::from_toml_with(text, overrides, &mut |name| Err(format!("no file {name}")));
+    let plan = Plan::from_toml_with(text, overrides, &mut |name| match name {
+        "graph.topo" => Ok(GRAPH.to_owned()),
+        name => Err(format!("no file {name}")),
+    });
     plan.unwrap_or_else(|error| panic!("{error}"))
 }
 

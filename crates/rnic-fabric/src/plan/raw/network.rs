@@ -16,6 +16,31 @@ words! {
         FatTree = "fat-tree",
         /// Every leaf linked to every spine, ECMP on the hash of the flow.
         LeafSpine = "leaf-spine",
+        /// Three tiers: pods of leaves and spines, which core switches join; ECMP on the hash of the flow.
+        Clos = "clos",
+        /// Groups of switches that are all linked to each other, with links between groups; minimal routes. With PFC,
+        /// its buffers may wait for each other in a circle.
+        Dragonfly = "dragonfly",
+        /// Servers with several NICs: NIC `i` of each server at the switch of rail `i`, and spines that join the rails.
+        /// NIC `i` of server `s` is host `s * nics + i`.
+        RailOptimised = "rail-optimised",
+        /// Any graph of hosts and switches from a file, with a rate and a delay for each link
+        /// ([Own topologies](topologies.md)); ECMP over all shortest paths.
+        File = "file",
+    }
+}
+
+words! {
+    /// The formats of a topology's file.
+    TopologyFormat {
+        /// By the first word of the file.
+        Auto = "auto",
+        /// Lines `host NAME`, `switch NAME` and `link A B RATE DELAY`.
+        Graph = "graph",
+        /// HPCC's `topology.txt`.
+        Hpcc = "hpcc",
+        /// htsim's `.topo`.
+        Htsim = "htsim",
     }
 }
 
@@ -28,12 +53,35 @@ table! {
         hosts: Option<u32> [Star] => "needed by a star",
         /// Ports of each switch, an even number up to 64: k^3/4 hosts.
         k: Option<u32> [FatTree] => "needed by a fat-tree",
-        /// Switches of the upper layer.
-        spines: Option<u32> [LeafSpine] => "needed by a leaf-spine",
-        /// Switches of the lower layer, each linked to every spine.
-        leaves: Option<u32> [LeafSpine] => "needed by a leaf-spine",
+        /// Switches of the upper layer; of a `clos`: spines of each pod.
+        spines: Option<u32> [LeafSpine Clos RailOptimised] => "needed by these kinds",
+        /// Switches of the lower layer, each linked to every spine; of a `clos`: leaves of each pod.
+        leaves: Option<u32> [LeafSpine Clos] => "needed by these kinds",
         /// Hosts of each leaf; at most 65536 in total.
-        hosts_per_leaf: Option<u32> [LeafSpine] => "needed by a leaf-spine",
+        hosts_per_leaf: Option<u32> [LeafSpine Clos] => "needed by these kinds",
+        /// Pods.
+        pods: Option<u32> [Clos] => "needed by a clos",
+        /// Core switches that each spine is linked to, each of them to one spine of every pod.
+        cores: Option<u32> [Clos] => "needed by a clos",
+        /// Rate of a leaf's hosts together, divided by that of its links to spines: sets the rate of these, in place of
+        /// `links.fabric.rate`.
+        oversubscription: Option<Unit<Fraction>> [Clos] => "follows from the rates",
+        /// Groups; at most `switches_per_group * global_links + 1`.
+        groups: Option<u32> [Dragonfly] => "needed by a dragonfly",
+        /// Switches of each group.
+        switches_per_group: Option<u32> [Dragonfly] => "needed by a dragonfly",
+        /// Hosts of each switch.
+        hosts_per_switch: Option<u32> [Dragonfly] => "needed by a dragonfly",
+        /// Links of each switch to other groups.
+        global_links: Option<u32> [Dragonfly] => "needed by a dragonfly",
+        /// Servers.
+        servers: Option<u32> [RailOptimised] => "needed by rail-optimised",
+        /// NICs of each server, and rails.
+        nics: Option<u32> [RailOptimised] => "needed by rail-optimised",
+        /// File with the graph, relative to the plan; at most 16 MiB, 65536 hosts, 4096 switches and 262144 links.
+        file: Option<String> [File] => "needed by a file",
+        /// Format of the file.
+        format: TopologyFormat [File] = "auto",
     }
 }
 
@@ -41,11 +89,23 @@ table! {
     /// All links, or, in topologies with links between switches, those of hosts.
     Links {
         /// Rate of each direction; 1Mbps to 10Tbps.
-        rate: Unit<BitRate>,
+        rate: Option<Unit<BitRate>> => "needed, except where a file gives it for every link",
         /// Propagation delay; 1 ns to 1 s.
-        delay: Unit<Duration>,
+        delay: Option<Unit<Duration>> => "needed, except where a file gives it for every link",
         /// Links between switches.
         fabric: Option<LinkClass> => "as other links",
+        /// Links between spines and cores of a `clos`, and between groups of a `dragonfly`.
+        core: Option<CoreClass> => "as other links between switches",
+    }
+}
+
+table! {
+    /// Links between pods or groups, where they differ from those inside.
+    CoreClass {
+        /// Rate of each direction.
+        rate: Option<Unit<BitRate>> => "`links.fabric.rate`",
+        /// Propagation delay.
+        delay: Option<Unit<Duration>> => "`links.fabric.delay`",
     }
 }
 
