@@ -18,6 +18,14 @@ use traces::{collective, computation, receive, send, trace};
 
 /// Inputs for each target.
 const INPUTS: u32 = 20_000;
+const GRAPH: &str = "host a b h[0-1]\nswitch leaf[0,1] spine-[0-1] # a comment\nlink a leaf0 100Gbps 1us\n\
+                     link b leaf0\n\
+                     link h[0-1] leaf1 500ns\nlink leaf[0-1] spine-[0-1] 400Gbps 2us\n";
+const HPCC: &str = "5 2 4\n3 4\n0 3 100Gbps 1us 0\n1 3 100Gb/s 0.001ms 0.000\n2 4 25Gbps 1000ns 0\n3 4 1Gbps 2us 0\n";
+const HTSIM: &str = "Nodes 8\nTiers 3\nPodsize 4\nTier 0\nDownlink_speed_Gbps 200\nRadix_Down 2\nRadix_Up 2\n\
+                     Downlink_Latency_ns 1000\nTier 1\nDownlink_speed_Gbps 200\nRadix_Down 2\nRadix_Up 4\n\
+                     Downlink_Latency_ns 1000\nBundle 1\nTier 2\nDownlink_speed_Gbps 100\nRadix_Down 4\n\
+                     Downlink_Latency_ns 1000\nBundle 2\n";
 /// More than any input takes, on a machine that does other work too.
 const TIME_MAX: Duration = Duration::from_secs(2);
 
@@ -111,6 +119,10 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
             "unit 1460B\n1 1 0\n6 1 0.15\n20000 1 1\n",
             "shares each\n64 50%\n1KB 30%\n1MB 20%\n",
         ],
+        "topology_graph" => &[GRAPH],
+        "topology_hpcc" => &[HPCC],
+        "topology_htsim" => &[HTSIM],
+        "topology_any" => &[GRAPH, HPCC, HTSIM],
         _ => return vec![trace_pair(true), trace_pair(false)],
     };
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()

@@ -5,6 +5,8 @@
 
 use core::fmt::Display;
 
+use rnic_base::{BitRate, Duration};
+use rnic_fabric::topology::file::{Defaults, FileError, FileFormat, read};
 use rnic_fabric::workload::chakra::ChakraPlan;
 use rnic_fabric::workload::distribution::{Distribution, ShareMeaning, SizesForm};
 use rnic_fabric::workload::{FlowFormat, Operation, read_flows};
@@ -19,7 +21,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 11] = [
     Target { name: "flows_list", check: |data| flows(data, Some(FlowFormat::List)) },
     Target { name: "flows_csv", check: |data| flows(data, Some(FlowFormat::Csv)) },
     Target { name: "flows_hpcc", check: |data| flows(data, Some(FlowFormat::Hpcc)) },
@@ -27,6 +29,10 @@ pub const TARGETS: [Target; 7] = [
     Target { name: "flows_any", check: |data| flows(data, None) },
     Target { name: "sizes", check: sizes },
     Target { name: "chakra", check: chakra },
+    Target { name: "topology_graph", check: |data| topology(data, Some(FileFormat::Graph)) },
+    Target { name: "topology_hpcc", check: |data| topology(data, Some(FileFormat::Hpcc)) },
+    Target { name: "topology_htsim", check: |data| topology(data, Some(FileFormat::Htsim)) },
+    Target { name: "topology_any", check: |data| topology(data, None) },
 ];
 
 /// Number of hosts of the flows.
@@ -82,6 +88,29 @@ fn chakra(data: &[u8]) -> bool {
         }
         Err(error) => {
             check_error(&error);
+            false
+        }
+    }
+}
+
+/// Errors name a place in the text, and each port of an accepted graph has one link.
+fn topology(data: &[u8], format: Option<FileFormat>) -> bool {
+    let text = String::from_utf8_lossy(data);
+    let link = (Some(BitRate::gbps(100)), Some(Duration::from_us(1)));
+    match read(&text, format, &Defaults { host: link, fabric: link }) {
+        Ok(read) => {
+            let topology = read.topology;
+            let ports: usize = (0..topology.node_count() as u32).map(|node| topology.ports(node)).sum();
+            assert_eq!(ports, 2 * topology.links.len());
+            assert!(topology.hosts >= 2);
+            true
+        }
+        Err(error) => {
+            check_error(&error);
+            if let FileError::At { line, column, .. } = error {
+                let place = text.lines().nth(line - 1).expect("the line exists");
+                assert!(place.chars().count() >= column, "{line}:{column} of {place:?}");
+            }
             false
         }
     }
