@@ -62,7 +62,7 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
         let path = entry?.path();
         if path.is_dir() {
             collect(&path, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "toml" || extension == "csv") {
+        } else if path.extension().is_some_and(|end| end == "toml" || end == "csv" || end == "topo") {
             files.push(path);
         }
     }
