@@ -181,6 +181,26 @@ fn every_kind_gives_the_same_run_in_every_form() {
     }
 }
 
+/// The plans that show the new kinds, with less traffic.
+#[test]
+fn plans_of_every_kind_run() {
+    let short = ("workload.duration", "200us");
+    for (text, with, hosts) in [
+        (include_str!("../../../plans/clos.toml"), short, 64),
+        (include_str!("../../../plans/dragonfly.toml"), ("workload.bytes", "100KB"), 72),
+        (include_str!("../../../plans/rail-optimised.toml"), ("workload.bytes", "200KB"), 64),
+        (include_str!("../../../plans/own-topology.toml"), short, 8),
+    ] {
+        let file = include_str!("../../../plans/own-topology.topo");
+        let plan = Plan::from_toml_with(text, &[with], &mut |_| Ok(file.to_owned()));
+        let plan = plan.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((plan.topology.hosts(), plan.warnings()), (hosts, Vec::new()), "{}", plan.name);
+        let report = finish(Simulation::new(&plan, 1).expect("the plan is valid"));
+        report.check().unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(report.flows > 0 && report.flows_unfinished == 0, "{}: {} flows", plan.name, report.flows);
+    }
+}
+
 /// A lone flow takes its ideal time on every kind.
 #[test]
 fn a_lone_flow_has_a_slowdown_of_one_on_every_kind() {
