@@ -61,7 +61,7 @@ fn a_row_outside_its_band_fails_and_a_broken_run_cannot_be_judged() {
     let work = all(&catalogue, Size::Fast);
     let mut samples = run(&work, 2);
     let row = |samples: &Samples| report(&work, samples).rows().concat().remove(0);
-    assert_eq!((row(&samples).verdict.clone(), row(&samples).is_failure()), (Verdict::Outside, true));
+    assert_eq!((row(&samples).verdict, row(&samples).is_failure()), (Verdict::Outside, true));
     assert!(report(&work, &samples).html().contains("OUTSIDE"));
     for sample in samples.values_mut() {
         sample.failure = Some("a message was lost".to_owned());

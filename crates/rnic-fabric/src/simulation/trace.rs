@@ -438,7 +438,9 @@ impl<'s> Traces<'s> {
         if simulation.tracer.is_none() {
             simulation.tracer = Some(Box::new(Tracer::new(simulation)));
             let Simulation { parts, plan, .. } = &mut *simulation;
-            parts.hosts_mut().for_each(|host| start_log(host, || meter(plan)));
+            for number in 0..plan.topology.hosts() {
+                start_log(parts.host_mut(number), || meter(plan, plan.host_rate(number)));
+            }
         }
         simulation.tracer.as_mut().expect("it was created")
     }
