@@ -76,6 +76,7 @@ fn an_installation_is_complete_works_alone_and_is_removed() {
         "share/man/man1/rnic.1",
         "share/man/man1/rnic-sim.1",
         "share/openrnic/plans/irn-default.toml",
+        "share/openrnic/plans/own-flows.csv",
         "share/zsh/site-functions/_rnic",
     ] {
         assert!(installed.contains(&PathBuf::from(expected)), "{expected}: {installed:#?}");

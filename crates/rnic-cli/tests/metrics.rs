@@ -9,11 +9,12 @@ use std::fmt::Write;
 use rnic_fabric::Report;
 
 /// Files that define the types of a report.
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 16] = [
     "falcon_counts.rs",
     "host/nic.rs",
     "host/recoveries.rs",
     "report.rs",
+    "report/collective.rs",
     "report/latency_parts.rs",
     "report/percentile.rs",
     "report/pool.rs",

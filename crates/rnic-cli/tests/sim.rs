@@ -231,6 +231,34 @@ fn files_named_by_a_plan_are_relative_to_it() {
     assert_eq!(run(&plan, &[&trace[..], &["--json"]].concat()).json()["flows"], 2);
     let missing = ["--set", "workload={kind=\"trace\", file=\"gone.csv\"}"];
     run(&plan, &missing).assert_refused(2, &["gone.csv", "No such file"]);
+    let traces = common::root().join("crates/rnic-fabric/tests/chakra");
+    for rank in 0..2 {
+        let name = format!("training.{rank}.et");
+        fs::copy(traces.join(&name), folder.path().join(&name)).expect("a trace");
+    }
+    let trace = ["--set", "workload={kind=\"chakra\", file=\"training\"}"];
+    // Two ranks of four: the second one sends to a rank that is not there.
+    run(&plan, &trace).assert_refused(2, &["training", "rank 1", "there is no rank 2"]);
+    run(&plan, &[&trace[..], &["--seeds", "2", "--out", "x"]].concat()).assert_refused(2, &["there is no rank 2"]);
+}
+
+/// A collective: its size and bandwidths are in the summary and on the page.
+#[test]
+fn a_collective_has_the_bandwidths_of_nccls_tests() {
+    let (folder, plan) = folder();
+    let collective = ["--set", "workload={kind=\"collective\", collective=\"all-reduce\", bytes=\"8MB\"}"];
+    let summary = run(&plan, &collective).out;
+    let line = summary.lines().find(|line| line.contains("algbw")).expect("the line");
+    assert!(line.contains("8.00 MB a rank") && line.contains("busbw") && line.contains("GB/s"), "{line}");
+    let out = folder.path().join("out");
+    let report =
+        run(&plan, &[&collective[..], &["--json", "--out", out.to_str().expect("a plain path")]].concat()).json();
+    let figures = &report["collective"];
+    // Of two ranks: 2 (n - 1) / n is one.
+    assert_eq!(figures["algbw_gbytes_per_s"], figures["busbw_gbytes_per_s"], "{figures}");
+    let expected = 8e6 / report["rct_us"]["avg"].as_f64().expect("a time") / 1e3;
+    assert!((figures["algbw_gbytes_per_s"].as_f64().expect("a number") / expected - 1.0).abs() < 1e-9, "{figures}");
+    assert!(fs::read_to_string(out.join("report.html")).expect("the page").contains("busbw"));
 }
 
 #[test]
@@ -248,6 +276,9 @@ fn a_run_that_fails_a_check_prints_the_command_to_repeat_it() {
 fn the_plans_of_the_repository_are_valid() {
     for entry in fs::read_dir(common::root().join("plans")).expect("the folder of plans").flatten() {
         let plan = entry.path();
+        if plan.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
         // With a limit of one microsecond the plan is read and built, and the run ends immediately.
         let output = run(&plan, &["--set", "run.limit=1us", "--json"]);
         assert!(serde_json::from_str::<Value>(&output.out).is_ok(), "{output:#?}");
