@@ -9,7 +9,7 @@ use crate::workload::collective::CollectivePlan;
 /// the input of a reduce-scatter, of either for an all-reduce and an all-to-all.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct CollectiveFigures {
-    /// Size in bytes.
+    /// Size of the largest buffer of a rank in bytes: the size that NCCL's tests print.
     pub bytes: u64,
     /// Algorithm bandwidth: the size divided by the time, in 10^9 bytes per second.
     pub algbw_gbytes_per_s: f64,

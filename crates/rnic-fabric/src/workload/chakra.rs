@@ -17,7 +17,8 @@
 //! those that have nodes with its name; without a name, all. The k-th collective of a group on one rank is the k-th one
 //! on the others.
 //!
-//! Everything else is refused by name: other collectives, memory nodes, computations without a duration.
+//! Everything else is refused by name: other collectives, those of some dimensions of a topology (`involved_dim`),
+//! memory nodes, computations without a duration.
 
 mod lower;
 pub mod proto;

@@ -45,7 +45,7 @@ pub struct Attribute {
     #[prost(string, tag = "1")]
     pub name: String,
     /// Value of the property, when its type is one that is used.
-    #[prost(oneof = "Value", tags = "7, 9, 11, 13, 15, 17, 27, 29")]
+    #[prost(oneof = "Value", tags = "7, 9, 11, 13, 15, 17, 27, 28, 29")]
     pub value: Option<Value>,
 }
 
@@ -73,9 +73,20 @@ pub enum Value {
     /// A truth value.
     #[prost(bool, tag = "27")]
     Bool(bool),
+    /// Truth values.
+    #[prost(message, tag = "28")]
+    Bools(Bools),
     /// A text.
     #[prost(string, tag = "29")]
     Text(String),
+}
+
+/// A list of truth values.
+#[derive(Clone, PartialEq, Message)]
+pub struct Bools {
+    /// The values.
+    #[prost(bool, repeated, tag = "1")]
+    pub values: Vec<bool>,
 }
 
 /// The size of the traces that have been read.
@@ -98,7 +109,7 @@ impl NodeMessage {
             Value::Int64(number) | Value::Sint64(number) => u64::try_from(*number).ok(),
             Value::Uint32(number) => Some(u64::from(*number)),
             Value::Uint64(number) => Some(*number),
-            Value::Bool(_) | Value::Text(_) => None,
+            Value::Bool(_) | Value::Bools(_) | Value::Text(_) => None,
         };
         number.map(Some).ok_or_else(|| format!("its `{name}` is not a number from 0 on"))
     }
@@ -186,6 +197,11 @@ impl NodeMessage {
                 ));
             }
         };
+        if let Some(Value::Bools(dimensions)) = self.attribute("involved_dim")
+            && dimensions.values.contains(&false)
+        {
+            return Err("its `involved_dim` leaves out a dimension, which is not supported; use `pg_name`".to_owned());
+        }
         let group = match self.attribute("pg_name") {
             None => String::new(),
             Some(Value::Text(name)) => name.clone(),

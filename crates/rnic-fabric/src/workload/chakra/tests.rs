@@ -2,7 +2,7 @@
 
 use prost::Message;
 
-use super::proto::{Attribute, Metadata, NodeMessage, Value};
+use super::proto::{Attribute, Bools, Metadata, NodeMessage, Value};
 use super::*;
 
 fn number(name: &str, number: i64) -> Attribute {
@@ -54,6 +54,14 @@ fn what_is_not_supported_is_refused_by_name() {
         node.attr.push(Attribute { name: "pg_name".to_owned(), value: Some(Value::Text(name.to_owned())) });
         node
     };
+    let of_dimensions = |values: &[bool]| {
+        let value = Some(Value::Bools(Bools { values: values.to_vec() }));
+        let attr = Attribute { name: "involved_dim".to_owned(), value };
+        let mut node = collective(1, 0, 8);
+        node.attr.push(attr);
+        node
+    };
+    assert!(both(of_dimensions(&[true, true])).is_ok());
     let mut operations = node(1, 4, &[], vec![number("num_ops", 7)]);
     operations.duration_micros = 0;
     let (send, receive) = (message(1, 5, ("comm_dst", 1), 8), message(2, 6, ("comm_src", 0), 8));
@@ -66,6 +74,7 @@ fn what_is_not_supported_is_refused_by_name() {
         (both(node(1, 99, &[], vec![])), "its type, 99, is unknown"),
         (both(operations), "it has `num_ops` but no duration"),
         (both(collective(1, 0, 0)), "its `comm_size` is 0"),
+        (both(of_dimensions(&[true, false])), "its `involved_dim` leaves out a dimension"),
         (both(node(1, 7, &[], vec![])), "it has no `comm_type`"),
         (both(node(1, 4, &[2], vec![])), "rank 0: node 1: it depends on node 2, which the trace does not have"),
         (two(vec![node(1, 4, &[], vec![]); 2], vec![]), "rank 1: the trace has no nodes"),
