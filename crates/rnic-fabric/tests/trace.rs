@@ -196,6 +196,10 @@ const DROPS: (&str, &str) = ("fault", r#"[{ kind = "drop", probability = "1%" }]
 /// Returns the plans of other tests, and some of other transports.
 fn all_cases() -> Vec<Case> {
     let mut all = cases();
+    let short = r#"{ kind = "poisson", load = "60%", sizes = "irn-heavy-tail", duration = "150us" }"#;
+    for (_, text, overrides) in &mut all {
+        overrides.extend((*text == TREE).then_some(("workload", short)));
+    }
     let trims = ("switch.trim", "{}");
     all.push(("go-back-N", WIRE, vec![("transport", TRANSPORTS[1]), DROPS, LOOP]));
     all.push(("Falcon", WIRE, vec![FALCON, DROPS, LOOP]));
