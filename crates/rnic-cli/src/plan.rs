@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use rnic_fabric::plan::json_schema;
-use rnic_reproduce::input::PLAN_BYTES_MAX;
+use rnic_reproduce::input::{PLAN_BYTES_MAX, TRACE_BYTES_MAX};
 
 use crate::args::{PlanAction, PlanArgs};
 use crate::failure::Failure;
@@ -30,8 +30,8 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
         }
         PlanAction::New { file, from } => {
             let text = text_of(from)?;
-            let mut output = File::create_new(file).map_err(|error| Failure::file(file, error))?;
-            output.write_all(text.as_bytes()).map_err(|error| Failure::file(file, error))?;
+            create(file, &text)?;
+            copy_topology(from, &text, file)?;
             console::line(&format!("wrote {0}; run it: rnic sim {0}", file.display()));
             Ok(())
         }
@@ -41,6 +41,26 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
             Ok(())
         }
     }
+}
+
+fn create(file: &Path, text: &str) -> Result<(), Failure> {
+    let mut output = File::create_new(file).map_err(|error| Failure::file(file, error))?;
+    output.write_all(text.as_bytes()).map_err(|error| Failure::file(file, error))
+}
+
+/// Copies the file of the topology of the plan `from`, with this `text`, beside the new plan, if it has one and none of
+/// that name is there.
+fn copy_topology(from: &Path, text: &str, file: &Path) -> Result<(), Failure> {
+    let plan: toml::Table = text.parse().map_err(Failure::input)?;
+    let Some(name) = plan.get("topology").and_then(|table| table.get("file")?.as_str()) else { return Ok(()) };
+    let found = built_in::plan(from)?;
+    let source = found.path.with_file_name(name);
+    let target = file.with_file_name(name);
+    if target.exists() {
+        return Ok(());
+    }
+    let topology = found.files.read_text(&source, TRACE_BYTES_MAX).map_err(|error| Failure::file(&source, error))?;
+    create(&target, &topology)
 }
 
 fn text_of(plan: &Path) -> Result<String, Failure> {

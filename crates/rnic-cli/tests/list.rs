@@ -66,13 +66,14 @@ fn plan_kinds_are_listed_with_their_keys() {
     let all = rnic(&["list", "--json"]).json();
     assert!(names(&all["plans"]).contains(&"irn-default"), "{}", all["plans"]);
     let counts = ["topologies", "workloads", "faults"].map(|table| names(&all[table]).len());
-    assert_eq!(counts, [4, 11, 8]);
+    assert_eq!(counts, [8, 11, 8]);
     let keys = |table: &str, name: &str| {
         let kind = all[table].as_array().expect("kinds").iter().find(|kind| kind["name"] == name).expect(name);
         assert!(!kind["help"].as_str().expect("a text").is_empty(), "{name}");
         kind["keys"].as_str().expect("a text").to_owned()
     };
     assert_eq!(keys("topologies", "leaf-spine"), "spines, leaves, hosts_per_leaf");
+    assert_eq!(keys("topologies", "file"), "file, format");
     assert_eq!(keys("workloads", "trace"), "file");
     assert_eq!(keys("workloads", "manual"), "");
     assert!(keys("workloads", "incast").contains("start") && keys("workloads", "closed-loop").contains("jitter"));

@@ -18,6 +18,11 @@ fn plans_are_listed_shown_and_copied() {
     rnic(&["plan", "new", name, "--from", "falcon"]).ok();
     rnic(&["sim", name, "--set", "run.limit=10us"]).ok();
     rnic(&["plan", "new", name]).assert_refused(2, &["mine.toml", "File exists"]);
+    let own = folder.path().join("own.toml");
+    let own = own.to_str().expect("a plain path");
+    rnic(&["plan", "new", own, "--from", "own-topology"]).ok();
+    rnic(&["sim", own, "--set", "workload.duration=50us"]).ok();
+    rnic(&["sim", "own-topology", "--set", "workload.duration=50us"]).ok();
     rnic(&["plan", "show", "incest"]).assert_refused(2, &["did you mean `incast`?"]);
 }
 
