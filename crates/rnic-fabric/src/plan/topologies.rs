@@ -308,7 +308,8 @@ pub(super) fn links(raw: &Raw, topology: &TopologyPlan) -> Result<[LinkPlan; 3],
         fabric.0 = Some(oversubscribed(host.rate, *shape, ratio));
     }
     let fabric = or(fabric, host);
-    Ok([host, fabric, or(core, fabric)])
+    let has_core = matches!(raw.topology.kind, TopologyKind::Clos | TopologyKind::Dragonfly);
+    Ok([host, fabric, if has_core { or(core, fabric) } else { fabric }])
 }
 
 /// Returns the rate of the links up of a leaf, whose hosts together have `ratio` times the rate of all of them.

@@ -18,6 +18,8 @@ use crate::workload::WorkloadPlan;
 /// A recording in progress.
 pub(super) struct Recorder {
     plan: RecordPlan,
+    /// Names of the hosts, when they are not those of their numbers.
+    host_names: Vec<String>,
     recording: Box<dyn Recording>,
     /// Nominal time of the next sample.
     next: Time,
@@ -148,6 +150,7 @@ impl Recorder {
         };
         let classes = classes.iter().map(class).collect();
         Self {
+            host_names: topology.host_names.clone(),
             plan: record.clone(),
             recording,
             next: Time::ZERO + record.interval,
@@ -178,7 +181,9 @@ impl Recorder {
         }
         let class = if flow.request.is_none() && self.classes.len() > 1 { 1 } else { 0 };
         let object = self.plan.has(ObjectKind::Flow).then(|| {
-            let name = format!("host-{}>host-{}", flow.src, flow.dst);
+            let name =
+                |host: u32| self.host_names.get(host as usize).map_or_else(|| format!("host-{host}"), Clone::clone);
+            let name = format!("{}>{}", name(flow.src), name(flow.dst));
             self.objects.push(Object { kind: ObjectKind::Flow, name, flow: Some(active.flow) });
             self.objects.len() as u32 - 1
         });

@@ -41,6 +41,9 @@ impl BestPaths {
     ) {
         let [(start, _, first), (end, _, last)] = [src, dst].map(|host| self.graph.hosts[host as usize]);
         let graph = &self.graph;
+        if self.next.len() * graph.hops.len() > KNOWN_MAX {
+            self.next.clear();
+        }
         let next = self.next.entry(end).or_insert_with(|| {
             let is_wider = |new: &Measure, old: &Measure| (new.0, old.1) > (old.0, new.1);
             let is_shorter = |new: &Measure, old: &Measure| (new.1, old.0) < (old.1, new.0);
@@ -58,6 +61,9 @@ impl BestPaths {
         }
     }
 }
+
+/// Number of links that are kept, 16 bytes each: paths of larger networks are computed again.
+const KNOWN_MAX: usize = 1 << 22;
 
 /// Returns the next link from every switch on the best path to switch `end`.
 fn best(

@@ -81,8 +81,8 @@ table! {
     Workload by WorkloadKind {
         /// Type of workload; the types are listed below.
         kind: WorkloadKind,
-        /// Poisson: load of the hosts' links. Open-loop: load that all queue pairs offer together, as a share of one
-        /// host's link. Above 0.
+        /// Poisson: load of the hosts' links. Open-loop: load that all queue pairs offer together, as a share of the
+        /// first client's link. Above 0.
         load: Option<Unit<Probability>> [Poisson OpenLoop] => "needed",
         /// Sizes of flows: `irn-heavy-tail`, `web-search`, `data-mining` or `uniform`; a form, `uniform:500KB-5MB` or
         /// `fixed:8KB`; or a file of lines SIZE SHARE.
