@@ -147,6 +147,9 @@ impl Route {
 }
 
 impl Choice {
+    // Within the caller it would take registers from the packets of a Clos.
+    #[cold]
+    #[inline(never)]
     fn port(&self, down_ports: u32, dst: u32, hash: u64) -> usize {
         match self {
             Self::Weighted(bounds) => down_ports as usize + bounds.partition_point(|bound| *bound <= hash),

@@ -40,8 +40,14 @@ impl HopDistances {
         let around = |block: &&Block| other.wrapping_sub(block.first) < block.hosts;
         match self.blocks.iter().find(around) {
             Some(block) => block.switches,
-            None => self.tables.as_ref().map_or(0, |(tables, host)| tables.switches_between(*host, other)),
+            None => self.in_graph(other),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn in_graph(&self, other: u32) -> u8 {
+        self.tables.as_ref().map_or(0, |(tables, host)| tables.switches_between(*host, other))
     }
 }
 
