@@ -74,7 +74,7 @@ fn plan_kinds_are_listed_with_their_keys() {
     };
     assert_eq!(keys("topologies", "leaf-spine"), "spines, leaves, hosts_per_leaf");
     assert_eq!(keys("topologies", "file"), "file, format");
-    assert_eq!(keys("workloads", "trace"), "file");
+    assert_eq!(keys("workloads", "trace"), "file, format");
     assert_eq!(keys("workloads", "manual"), "");
     assert!(keys("workloads", "incast").contains("start") && keys("workloads", "closed-loop").contains("jitter"));
     assert_eq!(keys("faults", "burst"), "probability, length, end, loss");

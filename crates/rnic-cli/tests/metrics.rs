@@ -176,3 +176,45 @@ fn the_metrics_page_is_current() {
 fn write_the_metrics_page() {
     std::fs::write(common::root().join("docs/metrics.md"), page()).expect("the page can be written");
 }
+
+/// Returns the queries of the Grafana dashboard, with its variables replaced.
+fn dashboard_queries() -> Vec<String> {
+    let text = std::fs::read_to_string(common::root().join("packaging/grafana/openrnic.json")).expect("the dashboard");
+    let dashboard: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().expect("targets"));
+    let queries = targets.map(|target| target["expr"].as_str().expect("a query").to_owned());
+    queries.map(|query| query.replace("$program", ".*").replace("$__rate_interval", "1m")).collect()
+}
+
+#[test]
+fn the_dashboard_queries_metrics_that_exist() {
+    let known: Vec<&str> = rnic_host::observe::metrics().map(|(name, ..)| name).collect();
+    let queries = dashboard_queries();
+    assert!(queries.len() > 20, "{queries:?}");
+    for query in &queries {
+        let words: Vec<&str> = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+        let named: Vec<&str> = words.into_iter().filter(|word| word.starts_with("rnic_")).collect();
+        assert!(!named.is_empty() && named.iter().all(|name| known.contains(name)), "{query}: {named:?}");
+    }
+}
+
+/// Prometheus' own checker accepts the queries, where it is installed (Debian: prometheus).
+#[test]
+fn promtool_accepts_the_queries_of_the_dashboard() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let rules = folder.path().join("rules.yml");
+    let mut text = "groups:\n- name: dashboard\n  rules:\n".to_owned();
+    for (index, query) in dashboard_queries().iter().enumerate() {
+        writeln!(text, "  - record: q{index}\n    expr: '{}'", query.replace('\'', "''")).expect("memory");
+    }
+    std::fs::write(&rules, text).expect("a file");
+    let checked = std::process::Command::new("promtool").args(["check", "rules"]).arg(&rules).output();
+    match checked {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => println!("no promtool: not checked"),
+        checked => {
+            let checked = checked.expect("promtool runs");
+            assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+        }
+    }
+}

@@ -23,7 +23,7 @@ const KNOWN_PROGRAMS: &[(&str, &[&str])] = &[
     ("what README asks for", &["cargo", "git", "make", "rustc"]),
     (
         "scripts/setup; a test skips itself where they are missing",
-        &["cc", "ip", "mpicc", "python3", "rping", "tc", "tshark"],
+        &["cc", "ip", "mpicc", "promtool", "python3", "rping", "tc", "tshark"],
     ),
 ];
 
