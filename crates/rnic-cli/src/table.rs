@@ -46,6 +46,25 @@ pub struct Fit<'a> {
     pub omittable: &'a [(usize, &'a str)],
 }
 
+impl Fit<'_> {
+    /// Returns the columns, with their widths, that remain when columns are omitted until the rest, with `gap` blanks
+    /// between two, fits into `columns`, or until none is left that may be omitted.
+    pub fn kept(&self, rows: &[Vec<String>], columns: usize, gap: usize) -> Vec<(usize, usize)> {
+        let width = |column: usize| {
+            let cells = rows.iter().map(|row| measure_text_width(&row[column]));
+            cells.max().unwrap_or(0).max(measure_text_width(self.heads[column]))
+        };
+        let mut kept: Vec<(usize, usize)> = (0..self.heads.len()).map(|column| (column, width(column))).collect();
+        for (omittable, _) in self.omittable {
+            if kept.iter().map(|(_, width)| width + gap).sum::<usize>() <= columns + gap {
+                break;
+            }
+            kept.retain(|(column, _)| column != omittable);
+        }
+        kept
+    }
+}
+
 /// Formats a table as [`results`] does, in at most `columns`; also returns the names of the omitted columns. Long text
 /// is cut first, the widest first; when that is not enough, columns are omitted, then short text is cut, and finally
 /// lines are truncated.

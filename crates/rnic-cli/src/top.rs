@@ -2,9 +2,10 @@
 
 mod http;
 mod page;
+mod screen;
 mod shares;
 
-use std::io::IsTerminal;
+use std::io::IsTerminal as _;
 use std::thread;
 use std::time::Duration;
 
@@ -36,16 +37,16 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let interval = Duration::from_nanos(args.interval.as_ps() / 1_000);
-    let clears = std::io::stdout().is_terminal() && !args.once;
+    if std::io::stdout().is_terminal() && std::io::stdin().is_terminal() && !args.once {
+        return screen::run(interval, fetch_snapshots);
+    }
     let mut before = fetch_snapshots()?;
     loop {
         thread::sleep(interval);
         let now = fetch_snapshots()?;
         let columns = columns();
         let rates = || page::rates(&before, &now, args.qps, columns) + &shares::tables(&before, &now, columns);
-        let page = console::text(rates);
-        let clear_code = if clears { CLEAR } else { "" };
-        if !console::try_print(&format!("{clear_code}{page}")) || args.once {
+        if !console::try_print(&console::text(rates)) || args.once {
             return Ok(());
         }
         before = now;
@@ -65,9 +66,6 @@ fn columns() -> usize {
     Term::stdout().size_checked().map_or(COLUMNS, |(_, columns)| columns.into())
 }
 
-/// Moves the cursor to the top left corner and clears everything from there: less flicker than clearing the screen
-/// first.
-const CLEAR: &str = "\x1b[H\x1b[J";
 /// Width that is assumed when the output is not a terminal.
 const COLUMNS: usize = 120;
 /// Timeout for a snapshot: a stopped process, or a child that has inherited its parent's socket, does not respond.

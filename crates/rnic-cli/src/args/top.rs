@@ -19,7 +19,7 @@ pub struct TopArgs {
     #[arg(long)]
     pub once: bool,
 
-    /// Number of queue pairs to show: those with the most packets
+    /// Number of queue pairs to print: those with the most packets; on a terminal, all can be reached
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub qps: usize,
 
@@ -34,7 +34,8 @@ pub struct TopArgs {
 
 const EXAMPLES: &str = "\
 Shows the processes of this user (for root: of all users) in this network namespace that have opened the software \
-device, with their rates, losses, retransmissions and out-of-order packets. Ends with ctrl-c.
+device, with their rates, losses, retransmissions and out-of-order packets. On a terminal, queue pairs can be sorted \
+and selected, and the history of the selected one is shown; q ends it.
 
 Examples:
   rnic top

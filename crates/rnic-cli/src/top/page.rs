@@ -10,16 +10,8 @@ use crate::{fit, table};
 
 /// Formats the rates per second between two snapshots, in lines of at most `columns`.
 pub fn rates(before: &[Snapshot], now: &[Snapshot], pairs_max: usize, columns: usize) -> String {
-    if now.is_empty() {
-        return fit::lines(NO_PROCESS, columns);
-    }
-    let earlier = |new: &Snapshot| before.iter().find(|old| (old.pid, old.context) == (new.pid, new.context));
-    let devices: Vec<_> = now.iter().map(|new| device_row(earlier(new), new)).collect();
-    let (mut text, omitted) = table::fitted(&DEVICES, &devices, columns);
-    text += &omission_note(omitted, columns);
-    text += &device_descriptions(now, columns);
-    let mut pairs: Vec<PairRows> =
-        now.iter().flat_map(|new| new.queue_pairs.iter().map(move |pair| pair_rows(earlier(new), new, pair))).collect();
+    let mut text = devices(before, now, columns);
+    let mut pairs = pairs(before, now);
     pairs.sort_by_key(|pair| std::cmp::Reverse(pair.weight));
     let all = pairs.len() as u64 + now.iter().map(|snapshot| snapshot.queue_pairs_omitted).sum::<u64>();
     pairs.truncate(pairs_max);
@@ -44,6 +36,30 @@ pub fn rates(before: &[Snapshot], now: &[Snapshot], pairs_max: usize, columns: u
         text += &fit::lines(&format!("and {hidden} more queue pairs with fewer packets"), columns);
     }
     text
+}
+
+/// Formats the rates of each device, and how each is configured.
+pub(super) fn devices(before: &[Snapshot], now: &[Snapshot], columns: usize) -> String {
+    if now.is_empty() {
+        return fit::lines(NO_PROCESS, columns);
+    }
+    let devices: Vec<_> = now.iter().map(|new| device_row(earlier(before, new), new)).collect();
+    let (mut text, omitted) = table::fitted(&DEVICES, &devices, columns);
+    text += &omission_note(omitted, columns);
+    text + &device_descriptions(now, columns)
+}
+
+/// Returns the rows of all queue pairs.
+pub(super) fn pairs(before: &[Snapshot], now: &[Snapshot]) -> Vec<PairRows> {
+    let of_device = |new: &'_ Snapshot| -> Vec<PairRows> {
+        new.queue_pairs.iter().map(|pair| pair_rows(earlier(before, new), new, pair)).collect()
+    };
+    now.iter().flat_map(of_device).collect()
+}
+
+/// Returns the snapshot among `before` that is of the same device as `new`.
+fn earlier<'s>(before: &'s [Snapshot], new: &Snapshot) -> Option<&'s Snapshot> {
+    before.iter().find(|old| (old.pid, old.context) == (new.pid, new.context))
 }
 
 /// Lists the columns that the table above omits.
@@ -144,10 +160,16 @@ fn loaded_programs(snapshot: &Snapshot) -> impl Iterator<Item = String> {
     count_of.into_iter().map(|(program, count)| format!("program {program} in {count} queue pairs"))
 }
 
+/// A queue pair: process, index of its device, number.
+pub(super) type PairKey = (u32, u32, u32);
+
 /// Table rows of a queue pair and its flows, and a weight that states how active it is.
-struct PairRows {
+pub(super) struct PairRows {
+    pub(super) key: PairKey,
     weight: u64,
-    row: Vec<String>,
+    pub(super) row: Vec<String>,
+    /// Numbers by which rows are sorted, one for each of [`PAIRS`]' columns; NaN for texts.
+    pub(super) numbers: Vec<f64>,
     /// Where its operations have spent their time, if that is measured and some have completed.
     latency: Option<Vec<String>>,
     flows: Vec<Vec<String>>,
@@ -162,12 +184,14 @@ fn pair_rows(before: Option<&Snapshot>, now: &Snapshot, pair: &QueuePairSnapshot
     let address = pair.peer.strip_suffix(":4791").unwrap_or(&pair.peer);
     let peer = if address.is_empty() { "-".to_owned() } else { format!("{address} {:#x}", pair.peer_number) };
     let window = pair.window_packets.map_or_else(String::new, |window| format!(" / {window}"));
+    let out_per_s = rate(sent_before, sent(pair), seconds);
+    let in_per_s = rate(received_before, pair.packets_received, seconds);
     let row = vec![
         format!("{} {:#08x}", now.pid, pair.number),
         fit::printable(&format!("{} {}", pair.service, pair.state)),
         fit::printable(&peer),
-        number::short(rate(sent_before, sent(pair), seconds)),
-        number::short(rate(received_before, pair.packets_received, seconds)),
+        number::short(out_per_s),
+        number::short(in_per_s),
         number::grouped(pair.packets_retransmitted),
         number::grouped(pair.packets_out_of_order),
         number::grouped(pair.packets_dropped),
@@ -177,13 +201,23 @@ fn pair_rows(before: Option<&Snapshot>, now: &Snapshot, pair: &QueuePairSnapshot
         format!("{}{window}", pair.packets_in_flight),
         pair.round_trip_us.map_or_else(|| "-".to_owned(), number::micros),
     ];
+    let counts =
+        [pair.packets_retransmitted, pair.packets_out_of_order, pair.packets_dropped, pair.rnr_naks, pair.timeouts];
+    let mut numbers = vec![f64::NAN, f64::NAN, f64::NAN, out_per_s, in_per_s];
+    numbers.extend(counts.map(|count| count as f64));
+    numbers.extend([
+        pair.dequeue_gbps.unwrap_or(0.0),
+        pair.packets_in_flight as f64,
+        pair.round_trip_us.unwrap_or(0.0),
+    ]);
     let weight = (sent(pair) + pair.packets_received).saturating_sub(sent_before + received_before);
     let flow = |(index, flow): (usize, &FlowSnapshot)| {
         let name = format!("{} {:#08x}", now.pid, pair.number);
         flow_row(name, index, old.and_then(|old| old.flows.get(index)), flow, seconds)
     };
     let latency = latency_row(format!("{} {:#08x}", now.pid, pair.number), old, pair, seconds);
-    PairRows { weight, row, latency, flows: pair.flows.iter().enumerate().map(flow).collect() }
+    let key = (now.pid, now.context, pair.number);
+    PairRows { key, weight, row, numbers, latency, flows: pair.flows.iter().enumerate().map(flow).collect() }
 }
 
 /// Returns the average latency of the operations that have completed between two snapshots, and its parts.
@@ -253,7 +287,7 @@ const DEVICES: Fit<'_> = Fit {
         (9, "timeouts"),
     ],
 };
-const PAIRS: Fit<'_> = Fit {
+pub(super) const PAIRS: Fit<'_> = Fit {
     heads: &[
         "queue pair",
         "state",
