@@ -42,7 +42,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
 
-    /// Write what happens on every link and queue pair to FILE, for Perfetto (https://ui.perfetto.dev); the plan's
+    /// Write what happens on every link and queue pair to FILE, for Perfetto (ui.perfetto.dev); the plan's
     /// table `trace` selects a part
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
