@@ -145,7 +145,7 @@ fn captures_of_short_programs_are_complete() {
 #[test]
 fn a_recording_has_what_a_program_sent_and_lost() {
     let folder = tempfile::tempdir().expect("a folder for the test");
-    let port = port(10);
+    let port = port(11);
     let options = "--loss 1% --transport irn --quiet";
     let program = format!("ib_write_bw -p {port} -s 65536 -D 3");
     let script = format!(

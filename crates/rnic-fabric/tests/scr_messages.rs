@@ -232,7 +232,7 @@ fn a_plan_with_messages_that_cannot_be_is_refused() {
         ("scr", "{ credits = \"host-99\" }", "scr.credits: matches no host"),
         ("scr", "{ probes = \"1ns\" }", "scr.probes: must be at least 1 us"),
         ("scr", "{ floor = \"1bps\" }", "scr.floor: must be at least 1Mbps"),
-        ("scr", "{ mode = [\"always\"] }", "unknown variant"),
+        ("scr", "{ mode = [\"always\"] }", "unknown word `always`"),
     ] {
         let error = Plan::from_toml_with(STAR, &[(key, value)], &mut |_| Err(String::new()));
         let error = error.expect_err(value).to_string();

@@ -102,6 +102,7 @@ fn every_variable_changes_a_setting() {
             ("RNIC_LIDS", "loopback"),
             ("RNIC_QUIET", "on"),
             ("RNIC_KEY", secret),
+            ("RNIC_LATENCIES", "on"),
             ("RNIC_MESSAGES", "on"),
             ("RNIC_SCHEDULE_THREADS", "1"),
             ("RNIC_IMPAIR_PATHS", "0"),
