@@ -5,7 +5,9 @@ mod page;
 mod screen;
 mod shares;
 
+use std::ffi::OsStr;
 use std::io::IsTerminal as _;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -16,6 +18,7 @@ use serde::Serialize;
 use crate::args::TopArgs;
 use crate::console;
 use crate::failure::Failure;
+use crate::output::Folder;
 
 /// The JSON object that `rnic top --json` prints.
 #[derive(Debug, Serialize)]
@@ -31,12 +34,15 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
     if let Some(bind) = args.prometheus {
         return http::serve(bind, || fetch_snapshots().map(|snapshots| observe::exposition(&snapshots)));
     }
+    let interval = Duration::from_nanos(args.interval.as_ps() / 1_000);
+    if let Some(path) = &args.textfile {
+        return write_metrics(path, interval);
+    }
     if args.json {
         let devices = fetch_snapshots()?;
         console::result(&console::text(|| page::totals(&devices, COLUMNS)), Some(&Listing { devices }));
         return Ok(());
     }
-    let interval = Duration::from_nanos(args.interval.as_ps() / 1_000);
     if std::io::stdout().is_terminal() && std::io::stdin().is_terminal() && !args.once {
         return screen::run(interval, fetch_snapshots);
     }
@@ -50,6 +56,26 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
             return Ok(());
         }
         before = now;
+    }
+}
+
+/// Writes all metrics to the file at `path` in every interval; the file is complete at any time.
+///
+/// # Errors
+/// When the file cannot be written.
+fn write_metrics(path: &Path, interval: Duration) -> Result<(), Failure> {
+    let name = path.file_name().and_then(OsStr::to_str);
+    let name = name.filter(|name| Path::new(name).extension().is_some_and(|end| end == "prom"));
+    let name =
+        name.ok_or_else(|| Failure::file(path, "the name must end in .prom, or node exporter does not read it"))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        return Err(Failure::file(folder, "there is no such folder"));
+    }
+    let folder = Folder::make(folder)?;
+    loop {
+        folder.write_text(name, &observe::exposition(&fetch_snapshots()?))?;
+        thread::sleep(interval);
     }
 }
 

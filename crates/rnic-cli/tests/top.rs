@@ -70,6 +70,25 @@ fn scrapers_get_metrics() {
 }
 
 #[test]
+fn node_exporter_gets_a_file_of_metrics() {
+    let _observer = observed_device();
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let file = folder.path().join("rnic.prom");
+    let path = file.to_str().expect("UTF-8");
+    let mut child = command(&["top", "--textfile", path, "--interval", "10ms"]).spawn().expect("the command starts");
+    let start = std::time::Instant::now();
+    let own = format!("pid=\"{}\"", process::id());
+    while !std::fs::read_to_string(&file).is_ok_and(|text| text.contains(&own)) {
+        assert!(start.elapsed() < std::time::Duration::from_secs(60), "the file does not appear");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    child.kill().expect("it runs");
+    finish(child);
+    rnic(&["top", "--textfile", "rnic.txt"]).assert_refused(2, &["rnic.txt", "must end in .prom"]);
+    rnic(&["top", "--textfile", "nowhere/rnic.prom"]).assert_refused(2, &["nowhere", "no such folder"]);
+}
+
+#[test]
 fn an_address_in_use_is_a_one_line_error() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("the socket is bound").to_string();

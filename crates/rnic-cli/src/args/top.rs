@@ -1,6 +1,7 @@
 //! `rnic top`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::Args;
 use rnic_base::Duration;
@@ -27,6 +28,11 @@ pub struct TopArgs {
     #[arg(long, value_name = "ADDR:PORT", conflicts_with_all = ["once", "json", "interval", "qps"])]
     pub prometheus: Option<SocketAddr>,
 
+    /// Write metrics to FILE at each update, for the textfile collector of Prometheus' node exporter, which reads files
+    /// whose names end in .prom
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["once", "json", "qps", "prometheus"])]
+    pub textfile: Option<PathBuf>,
+
     /// Print one JSON object with all counters, and exit
     #[arg(long, conflicts_with_all = ["once", "interval", "qps"])]
     pub json: bool,
@@ -41,4 +47,5 @@ Examples:
   rnic top
   rnic top --once
   rnic top --json | jq '.devices[].counters.packets_retransmitted'
-  rnic top --prometheus 127.0.0.1:9464";
+  rnic top --prometheus 127.0.0.1:9464
+  rnic top --interval 10s --textfile /var/lib/prometheus/node-exporter/rnic.prom";
