@@ -61,7 +61,7 @@ fn labels_name_the_policies_that_were_exchanged() {
         ("irn", &[][..], "irn"),
         ("irn", &[("recovery", "irn"), ("rto_high", "1ms")], "irn"),
         ("roce-gbn", &[("control", "dcqcn")], "roce-gbn + dcqcn"),
-        ("irn", &[("recovery", "go-back-n"), ("paths", "spray")], "irn + go-back-n + spray"),
+        ("irn", &[("recovery", "go-back-n"), ("control", "dcqcn")], "irn + go-back-n + dcqcn"),
         ("tonic-reno", &[], "tonic-reno"),
     ] {
         let transport = select(name, options.iter().copied()).expect("a transport");
