@@ -5,7 +5,7 @@
 //! random streams (`workload/host-3`), so that the flows of one host do not depend on the number of hosts.
 //!
 //! To add a workload, add a file with a type that implements [`Source`] (or a function that returns a list of flows),
-//! a variant of [`WorkloadPlan`], and its keys in `plan/raw.rs` and `plan/workloads.rs`.
+//! a variant of [`WorkloadPlan`], and its keys in `plan/raw/workload.rs` and `plan/workloads.rs`.
 
 pub mod chakra;
 pub mod collective;

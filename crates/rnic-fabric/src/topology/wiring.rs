@@ -122,7 +122,7 @@ impl Wiring {
     /// Checks the graph and computes its routes.
     ///
     /// # Errors
-    /// What is wrong with the graph, with the names of nodes.
+    /// Describes the first fault of the graph, with the names of its nodes.
     pub(crate) fn build(self) -> Result<Topology, String> {
         let hosts = self.host_count();
         if hosts < 2 {
