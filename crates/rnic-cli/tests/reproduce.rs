@@ -94,6 +94,14 @@ fn a_row_that_is_known_to_lie_outside_is_shown_as_outside_and_is_no_failure() {
     assert!(page.contains("OUTSIDE") && page.contains("known, see notes.md: T-1"), "the report hides it");
 }
 
+#[test]
+fn a_row_that_is_known_to_lie_outside_in_the_small_version_fails_at_full_size() {
+    let folder = folder("band = { min = 1 }", "fast = { known = \"notes.md: T-1\" }\nband = { max = 0.5 }");
+    let small = reproduce(folder.path(), &["test/small", "--fast"]).ok();
+    assert!(small.out.contains("OUTSIDE") && small.out.contains("known, see notes.md: T-1"), "{small:#?}");
+    assert_eq!(reproduce(folder.path(), &["test/small"]).status.code(), Some(1));
+}
+
 /// The report names a command that finds the same experiments from another folder, too.
 #[test]
 fn the_command_in_the_report_names_the_folder_of_experiments() {

@@ -11,7 +11,7 @@
 //! 1. Add a file in `fault/` with a type that holds the rule's parameters and state, and its [`Fault::judge`].
 //! 2. Add a variant of [`FaultKind`] with its parameters, and the line in [`FaultKind::build`]; a test in
 //!    `fault/tests.rs` of the rule's effect.
-//! 3. Add its keys in `plan/raw/network.rs` and `plan/faults.rs`, with the line in the table of keys of [`crate::plan`].
+//! 3. Add its keys in `plan/raw/network.rs` and `plan/faults.rs`.
 
 mod burst;
 mod delay;

@@ -265,6 +265,9 @@ pub struct FastCheck {
     pub band: Option<Band>,
     /// Reason for the different band.
     pub why: Option<String>,
+    /// For a row that is known to lie outside in the small version only: where the reason is written
+    /// ([`Check::known`]).
+    pub known: Option<String>,
     /// Reason why the small version omits the check; when absent, the check is made.
     pub skip: Option<String>,
 }

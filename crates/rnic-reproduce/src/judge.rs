@@ -168,6 +168,7 @@ fn row(size: Size, layout: &Layout<'_>, samples: &Samples, check: &Check) -> Row
     let experiment = layout.selected.experiment;
     let fast = check.fast.as_ref().filter(|_| size == Size::Fast);
     let band = fast.and_then(|fast| fast.band).unwrap_or(check.band);
+    let known = check.known.as_ref().or_else(|| fast.and_then(|fast| fast.known.as_ref()));
     let why = fast.and_then(|fast| fast.why.as_ref()).unwrap_or(&check.why);
     let mut row = Row {
         experiment: experiment.id.clone(),
@@ -181,7 +182,7 @@ fn row(size: Size, layout: &Layout<'_>, samples: &Samples, check: &Check) -> Row
         seed: check.seed,
         band,
         why: why.clone(),
-        known: check.known.clone(),
+        known: known.cloned(),
         verdict: Verdict::Outside,
     };
     if let Some(reason) = fast.and_then(|fast| fast.skip.clone()) {
