@@ -126,11 +126,13 @@ fn t26_streams_are_measured_and_verified_at_one_percent_loss() {
         let depth = if ping_pong { 1 } else { 8 };
         let config =
             PerfConfig { stream: true, ping_pong, depth, impairment, transport: transport.into(), ..short(Op::Send) };
+        // So many packets that one of them is lost in all runs but one of 10^12.
+        let config = PerfConfig { length: Length::Count(800), ..config };
         let report = measure(&mut nic, server.address, &config).expect("the server serves");
         assert_eq!((report.transport.as_str(), report.op.as_str()), (transport, "stream"));
-        assert_eq!((report.ops, report.ops_verified, report.bytes), (200, 200, 1_000_000), "{report:?}");
+        assert_eq!((report.ops, report.ops_verified, report.bytes), (800, 800, 4_000_000), "{report:?}");
         assert!(report.verified && report.ops_wrong == 0, "{report:?}");
-        assert!(report.packets_sent >= 245 && report.latency_us.p50 > 0.0 && report.goodput_gbps > 0.0, "{report:?}");
+        assert!(report.packets_sent >= 977 && report.latency_us.p50 > 0.0 && report.goodput_gbps > 0.0, "{report:?}");
         assert_eq!(report.latency_kind == LatencyKind::HalfRoundTrip, ping_pong);
         retransmitted += report.packets_retransmitted;
     }
