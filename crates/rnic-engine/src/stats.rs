@@ -60,6 +60,8 @@ pub struct QpStats {
     pub packets_retransmitted: u64,
     /// Timeouts that caused loss recovery to act.
     pub timeouts: u32,
+    /// Timeouts of these after which the packets were acknowledged too soon to have been lost.
+    pub timeouts_spurious: u32,
     /// NACKs accepted by the sender.
     pub nacks: u32,
     /// Receiver-not-ready NAKs accepted.
@@ -75,6 +77,7 @@ impl QpStats {
             packets_sent: self.packets_sent + flow.packets_sent,
             packets_retransmitted: self.packets_retransmitted + flow.packets_retransmitted,
             timeouts: self.timeouts.saturating_add(flow.timeouts),
+            timeouts_spurious: self.timeouts_spurious.saturating_add(flow.timeouts_spurious),
             nacks: self.nacks.saturating_add(flow.nacks),
             rnr_naks: self.rnr_naks.saturating_add(flow.rnr_naks),
             rnr_naks_sent: self.rnr_naks_sent.saturating_add(flow.rnr_naks_sent),
@@ -101,6 +104,9 @@ pub struct EngineStats {
     pub reads_resubmitted: u64,
     /// Timeouts that caused loss recovery to act.
     pub timeouts: u64,
+    /// Timeouts of these after which the packets were acknowledged too soon to have been lost: within half a round
+    /// trip, or before they were retransmitted. Counted by Falcon, and where timeouts follow measured round trips.
+    pub timeouts_spurious: u64,
     /// Number of times that packets were sent as probes, before a timeout or without a grant, to obtain a response from
     /// the peer.
     pub probes: u64,

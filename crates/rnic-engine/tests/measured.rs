@@ -320,3 +320,36 @@ fn random_losses_fail_no_connection() {
         }
     }
 }
+
+/// A message times out. Its packets were either lost, or arrive so late that the acknowledgement comes one microsecond
+/// after the timeout: only the second timeout is spurious.
+#[test]
+fn timeouts_of_packets_that_were_not_lost_are_counted_as_spurious() {
+    for transport in TRANSPORTS {
+        let mut pair = pair(transport);
+        warm_up(&mut pair);
+        let start = pair.now;
+        pair.wire(move |sent| if sent.at < start + Duration::from_ms(2) { Fate::Drop } else { Fate::Deliver });
+        write(&mut pair, 1, 1);
+        let mut now = start;
+        while pair.left.info().stats.timeouts == 0 {
+            now += Duration::from_us(1);
+            pair.run_until(now);
+        }
+        let waited = now.since(start);
+        pair.run();
+        succeeds(&mut pair, [1], transport);
+        assert_eq!(pair.left.info().stats.timeouts_spurious, 0, "{transport}: the packets were lost");
+
+        let mut pair = self::pair(transport);
+        warm_up(&mut pair);
+        let arrival = pair.now + waited - Duration::from_us(9);
+        pair.wire(move |sent| if sent.at < arrival { Fate::Late(arrival.since(sent.at)) } else { Fate::Deliver });
+        write(&mut pair, 1, 1);
+        pair.run();
+        succeeds(&mut pair, [1], transport);
+        let (of_pair, of_engine) = (pair.left.info().stats, pair.left.engine.stats());
+        assert_eq!((of_pair.timeouts, of_pair.timeouts_spurious), (1, 1), "{transport}");
+        assert_eq!((of_engine.timeouts, of_engine.timeouts_spurious), (1, 1), "{transport}");
+    }
+}

@@ -386,6 +386,12 @@ impl Delivery {
         self.shared.counters.timeouts
     }
 
+    /// Returns the current value of [`DeliveryCounters::timeouts_spurious`].
+    #[inline]
+    pub fn timeouts_spurious(&self) -> u32 {
+        self.shared.counters.timeouts_spurious
+    }
+
     /// Returns the event counts so far.
     pub fn counters(&self) -> DeliveryCounters {
         self.shared.counters

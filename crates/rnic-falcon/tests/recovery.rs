@@ -310,6 +310,32 @@ fn f14_without_acknowledgements_each_packet_times_out_by_itself() {
     assert!(link.ends[1].upper.kept_once());
 }
 
+/// A packet times out that was lost, or that is acknowledged one microsecond after the timeout: only the second timeout
+/// is spurious.
+#[test]
+fn f14_timeouts_of_packets_that_were_not_lost_are_counted_as_spurious() {
+    for (is_lost, spurious) in [(true, 0), (false, 1)] {
+        let mut config = asking(config_of("ooo-distance", "ecmp"));
+        tune(&mut config, "rto", "300us");
+        let rule = move |_, from, departure: &Departure| {
+            let is_last = from == 0 && !departure.is_retransmission && is_push(departure) && psn(departure) == 20;
+            match (is_last, is_lost) {
+                (true, true) => LOST,
+                (true, false) => after(micros(301) - DELAY),
+                _ => after(DELAY),
+            }
+        };
+        let mut link = Link::new(config, Box::new(rule));
+        link.ends[0].upper.pushes(20);
+        link.run_for(micros(200));
+        link.ends[0].upper.pushes(1);
+        link.run_for(Duration::from_ms(2));
+        let counters = link.ends[0].delivery.counters();
+        assert_eq!((counters.timeouts, counters.timeouts_spurious), (1, spurious), "lost: {is_lost}");
+        assert!(link.ends[0].upper.all_acked());
+    }
+}
+
 #[test]
 fn f14_a_packet_never_acknowledged_becomes_a_resync_or_ends_the_connection() {
     for give_up in [false, true] {

@@ -110,7 +110,7 @@ fn device_row(before: Option<&Snapshot>, now: &Snapshot) -> Vec<String> {
         number::grouped(new.packets_out_of_order),
         number::grouped(new.packets_dropped),
         number::grouped(new.rnr_naks_sent),
-        number::grouped(new.timeouts),
+        timeouts(new.timeouts, new.timeouts_spurious),
     ]
 }
 
@@ -119,6 +119,12 @@ pub(super) fn process(snapshot: &Snapshot) -> String {
     let Snapshot { program, pid, context, .. } = snapshot;
     let program = fit::printable(program);
     if *context == 0 { format!("{program} ({pid})") } else { format!("{program} ({pid}/{context})") }
+}
+
+/// Returns a number of timeouts; and of them, how many were spurious, if any were.
+fn timeouts(all: u64, spurious: u64) -> String {
+    let all = number::grouped(all);
+    if spurious == 0 { all } else { format!("{all} ({} spurious)", number::grouped(spurious)) }
 }
 
 /// Returns one text for each process, which describes its device and the impairments that the user has configured.
@@ -196,7 +202,7 @@ fn pair_rows(before: Option<&Snapshot>, now: &Snapshot, pair: &QueuePairSnapshot
         number::grouped(pair.packets_out_of_order),
         number::grouped(pair.packets_dropped),
         number::grouped(pair.rnr_naks),
-        number::grouped(pair.timeouts),
+        timeouts(pair.timeouts, pair.timeouts_spurious),
         pair.dequeue_gbps.map_or_else(|| "-".to_owned(), number::short),
         format!("{}{window}", pair.packets_in_flight),
         pair.round_trip_us.map_or_else(|| "-".to_owned(), number::micros),

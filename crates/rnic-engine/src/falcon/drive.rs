@@ -228,10 +228,15 @@ impl Endpoint {
         connection.note_absence(core.absence);
         let is_push = packet.body.packet_type() == PacketType::PushData;
         let out_of_order_before = core.stats.packets_out_of_order;
+        let spurious_before = connection.delivery().timeouts_spurious();
         let was_kept = !is_push && rsn.is_some_and(|rsn| connection.transactions().holds_push(rsn));
         let FalconArrival { label, congested, hops, csig, .. } = *arrival;
         let arrival = Arrival { packet, label, marked: congested, hops, csig };
         let reception = mapping.receive(connection, verbs, core, &mut nic.resources, &arrival, dma);
+        let spurious = connection.delivery().timeouts_spurious() - spurious_before;
+        if spurious > 0 {
+            verbs.count_spurious(core, spurious);
+        }
         if let Some(rsn) = rsn {
             let holds_push = connection.transactions().holds_push(rsn);
             if is_push && holds_push && reception == Reception::Kept {

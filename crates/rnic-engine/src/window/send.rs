@@ -8,15 +8,17 @@
 //! selective acknowledgements. The bitmaps are allocated when the first loss is reported: an idle window, or one
 //! without losses, has none.
 
+mod measured;
+
 use std::collections::VecDeque;
 
-use rnic_base::{Absence, AnyRing, BitRate, Duration, Seq, SeqRange, Time};
+use rnic_base::{AnyRing, BitRate, Duration, Seq, SeqRange, Time};
 use rnic_policy::recovery::Interest;
 use rnic_policy::{PolicyState, RecoveryActions, RecoveryEvent, TimerChange, WindowView};
 
 use super::limit::Limit;
 use super::pool::{Bits, Lost};
-use super::timing::{Expiry, Progress, TimeoutConditions, Timing};
+use super::timing::{Expiry, TimeoutConditions, Timing};
 use crate::timer::Deadline;
 use crate::transport::{NO_WINDOW, Transport};
 
@@ -378,57 +380,6 @@ impl SendWindow {
         }
         let rtt = if self.recovery.is_some() { self.take_rtt(now, timer_before) } else { None };
         (packets, rtt)
-    }
-
-    /// Returns the round-trip time, if the packet being timed has just been acknowledged. `timer_before` is the state
-    /// of the timer before that.
-    fn take_rtt(&mut self, now: Time, timer_before: (Deadline, bool)) -> Option<Duration> {
-        let recovery = self.recovery.as_mut()?;
-        if let Some(program) = &mut recovery.program {
-            program.timer_before = timer_before;
-        }
-        let (_, at) = recovery.timed.take_if(|(seq, _)| *seq < self.una)?;
-        Some(now.since(at))
-    }
-
-    /// Returns the round-trip time, if `seq`, which has arrived out of order, was being timed.
-    pub(crate) fn take_selective_rtt(&mut self, seq: Seq, now: Time) -> Option<Duration> {
-        let recovery = self.recovery.as_mut()?;
-        let (_, at) = recovery.timed.take_if(|(timed, _)| *timed == seq)?;
-        Some(now.since(at))
-    }
-
-    /// Processes a round-trip time returned by [`SendWindow::acknowledge`] or [`SendWindow::take_selective_rtt`], when
-    /// timeouts are based on measured round trips.
-    pub(crate) fn add_rtt(&mut self, now: Time, rtt: Duration, absence: Absence) {
-        let una = self.una;
-        let Some(timing) = self.timing() else { return };
-        timing.add_rtt(now, rtt, absence);
-        timing.losses.note_round_trip(una);
-        let wait = timing.first_wait();
-        (self.rto, self.backs_off) = (wait, false);
-    }
-
-    /// Records acknowledged packets on a path with a limit, which may then grow.
-    #[cold]
-    fn widen_limit(&mut self, packets: u64) {
-        let mut limit = self.limit;
-        if let Some(timing) = self.timing() {
-            timing.losses.note_acknowledged(packets, &mut limit);
-            self.limit = limit;
-        }
-    }
-
-    /// Handles progress after a timeout.
-    #[cold]
-    fn end_backoff(&mut self, now: Time) {
-        let Some(timing) = self.timing() else { return };
-        match timing.end_backoff(now) {
-            Progress::Answer => (self.rto, self.backs_off) = (timing.first_wait(), false),
-            // The timeout was spurious: no packets were lost.
-            Progress::Early => self.limit = timing.limit_before,
-            Progress::Late => {}
-        }
     }
 
     /// Records that a response without new information was received: it shows that the peer is reachable.

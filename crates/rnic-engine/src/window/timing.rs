@@ -85,6 +85,10 @@ pub(super) struct Timing {
     /// Timeouts since the last response was received.
     timeouts_without_response: u32,
     timed_out_at: Time,
+    /// True until the first progress after the last timeout.
+    is_unanswered: bool,
+    /// Spurious timeouts that have not been counted yet.
+    spurious: u32,
     last_response_at: Time,
     /// Value of [`TimeoutConditions::acks`] when the start of the peer's silence was last postponed because a
     /// retransmission had to wait.
@@ -113,6 +117,8 @@ impl Timing {
             backoff: 0,
             timeouts_without_response: 0,
             timed_out_at: Time::ZERO,
+            is_unanswered: false,
+            spurious: 0,
             last_response_at: Time::ZERO,
             acks: 0,
             una: Seq::UNSET,
@@ -167,14 +173,24 @@ impl Timing {
     /// response would. In these cases the timeout was too short, and stays doubled until there is a sample.
     pub(super) fn end_backoff(&mut self, now: Time) -> Progress {
         let elapsed = now.since(self.timed_out_at);
+        let is_first = std::mem::take(&mut self.is_unanswered);
         match self.rtt.smoothed() {
-            Some(smoothed) if elapsed < smoothed / 2 => Progress::Early,
+            Some(smoothed) if elapsed < smoothed / 2 => {
+                self.spurious += u32::from(is_first);
+                Progress::Early
+            }
             Some(_) if elapsed <= self.base() => {
                 self.reset_backoff();
                 Progress::Answer
             }
             _ => Progress::Late,
         }
+    }
+
+    /// Returns the number of spurious timeouts since the last call: those whose first progress was made too early to
+    /// be an answer to the retransmission.
+    pub(super) fn take_spurious(&mut self) -> u32 {
+        std::mem::take(&mut self.spurious)
     }
 
     /// Returns whether the last timeout was the first since there was progress.
@@ -248,7 +264,7 @@ impl Timing {
         let base = self.base();
         let timeout_max = timeout_max.max(base);
         self.timeout = base.saturating_mul(1 << self.backoff).min(timeout_max);
-        self.timed_out_at = now;
+        (self.timed_out_at, self.is_unanswered) = (now, true);
         self.timeouts_without_response >= TIMEOUTS_MIN && now.since(self.last_response_at) >= silence_max
     }
 

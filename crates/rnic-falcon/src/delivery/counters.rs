@@ -9,6 +9,8 @@ pub struct DeliveryCounters {
     pub retransmitted_early: u64,
     /// Packets whose timeout has expired.
     pub timeouts: u64,
+    /// Timeouts of these whose packets were acknowledged too soon to have been lost.
+    pub timeouts_spurious: u32,
     /// Tail loss probes sent.
     pub probes: u64,
     /// Acknowledgements sent, with and without bitmaps.
@@ -26,8 +28,8 @@ pub struct DeliveryCounters {
     /// Acknowledgements of packets that were never sent, and packets with invalid labels or numbers: errors of the
     /// peer.
     pub peer_errors: u64,
-    /// Events rejected because the queue to the adaptive engine was full.
-    pub signals_refused: u64,
+    /// Events rejected because the queue to the adaptive engine was full; saturates.
+    pub signals_refused: u32,
     /// Number of path changes of flows.
     pub moves: u64,
 }
@@ -38,6 +40,7 @@ impl DeliveryCounters {
         self.first_transmissions += other.first_transmissions;
         self.retransmitted_early += other.retransmitted_early;
         self.timeouts += other.timeouts;
+        self.timeouts_spurious = self.timeouts_spurious.saturating_add(other.timeouts_spurious);
         self.probes += other.probes;
         self.acks_sent += other.acks_sent;
         self.extended_acks_sent += other.extended_acks_sent;
@@ -46,7 +49,7 @@ impl DeliveryCounters {
         self.out_of_window += other.out_of_window;
         self.stale_acks += other.stale_acks;
         self.peer_errors += other.peer_errors;
-        self.signals_refused += other.signals_refused;
+        self.signals_refused = self.signals_refused.saturating_add(other.signals_refused);
         self.moves += other.moves;
     }
 }

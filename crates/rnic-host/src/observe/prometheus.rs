@@ -173,6 +173,12 @@ const DEVICE_METRICS: &[Metric<DeviceCounters>] = &[
         count(of.nic_messages_sent)
     }),
     ("rnic_nic_messages_received_total", Kind::Counter, "Messages of the NICs of peers that were accepted.", |of| {
+    (
+        "rnic_timeouts_spurious_total",
+        Kind::Counter,
+        "Timeouts of these after which packets were acknowledged too soon to have been lost.",
+        |of| count(of.timeouts_spurious),
+    ),
         count(of.nic_messages_received)
     }),
     ("rnic_nic_messages_dropped_total", Kind::Counter, "Messages of the NICs of peers that were dropped.", |of| {
@@ -296,6 +302,12 @@ const PAIR_METRICS: &[Metric<QueuePairSnapshot>] = &[
     }),
     ("rnic_qp_network_seconds_total", Kind::Counter, "Time from then until they completed.", |of| {
         measured(of, of.network_ns as f64 / 1e9)
+    (
+        "rnic_qp_timeouts_spurious_total",
+        Kind::Counter,
+        "Timeouts of these after which packets were acknowledged too soon to have been lost.",
+        |of| count(of.timeouts_spurious),
+    ),
     }),
 ];
 

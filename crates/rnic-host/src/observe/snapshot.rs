@@ -116,6 +116,9 @@ pub struct DeviceCounters {
     pub programs_replaced: u64,
     /// Datagrams that the kernel permanently refused to send; for the peers they are lost in the network.
     pub datagrams_refused: u64,
+    /// Timeouts of these after which packets were acknowledged too soon to have been lost: the delay of the path or of
+    /// the peer's process was longer than the timeout.
+    pub timeouts_spurious: u64,
     /// Hints of the program that were applied.
     pub hints_applied: u64,
     /// Hints that were rejected because they were invalid, or because the program was changing them while they were
@@ -187,6 +190,7 @@ impl DeviceCounters {
             nic_messages_sent,
             nic_messages_received,
             nic_messages_dropped,
+            timeouts_spurious,
             impairment_lost,
             impairment_reordered,
             impairment_duplicated,
@@ -250,6 +254,9 @@ pub struct QueuePairSnapshot {
     pub probed_round_trip_us: Option<f64>,
     /// Host delay of the peer as it has recently reported, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
+    /// Timeouts of these after which packets were acknowledged too soon to have been lost: the delay of the path or of
+    /// the peer's process was longer than the timeout.
+    pub timeouts_spurious: u64,
     pub peer_host_delay_us: Option<f64>,
     /// Number of times that a packet had to wait for the dequeue rate.
     pub dequeue_waits: u64,

@@ -243,3 +243,16 @@ fn latencies_are_shown_when_they_are_measured() {
         assert!(row.contains(part), "{part}: {page}");
     }
 }
+
+/// A timeout is no loss when the packets arrive after all: those are told apart, where there are any.
+#[test]
+fn spurious_timeouts_are_shown_with_the_others() {
+    let mut now = snapshot(1_000_000, 1_000);
+    (now.counters.timeouts, now.counters.timeouts_spurious) = (12, 9);
+    (now.queue_pairs[0].timeouts, now.queue_pairs[0].timeouts_spurious) = (7, 5);
+    let page = rates(&[], &[now.clone()], 3, 400);
+    assert!(page.contains("12 (9 spurious)") && page.contains("7 (5 spurious)"), "{page}");
+    now.counters.timeouts_spurious = 0;
+    now.queue_pairs[0].timeouts_spurious = 0;
+    assert!(!rates(&[], &[now], 3, 400).contains("spurious"));
+}

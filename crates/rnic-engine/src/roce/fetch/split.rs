@@ -223,11 +223,15 @@ impl SplitSpaceServer {
 
     /// Handles an acknowledgement of the responses up to `una`.
     fn acknowledge(&mut self, shared: &mut ConnShared, verbs: &mut Verbs, core: &mut Core, in_flight: u64, una: Seq) {
-        let head = &verbs.head;
         let (packets, rtt) = self.window.acknowledge(una, core.now);
         if packets == 0 {
             return;
         }
+        let spurious = self.window.take_spurious();
+        if spurious > 0 {
+            verbs.count_spurious(core, spurious);
+        }
+        let head = &verbs.head;
         shared.note_served(self.window.in_flight());
         if let Some(rtt) = rtt {
             self.window.add_rtt(core.now, rtt, core.absence);

@@ -194,6 +194,10 @@ impl Requester {
         if packets == 0 {
             return;
         }
+        let spurious = self.window.take_spurious();
+        if spurious > 0 {
+            verbs.count_spurious(core, spurious);
+        }
         if let Some(rtt) = rtt {
             self.window.add_rtt(core.now, rtt, core.absence);
         }

@@ -223,9 +223,12 @@ impl DeliverySender {
             moved = true;
             self.tx[window].opened = now;
             while self.tx[window].base < bases[window] {
-                let is_new_arrival = !self.tx[window].has_arrived(self.tx[window].base);
+                let seq = self.tx[window].base;
+                let is_new_arrival = !self.tx[window].has_arrived(seq);
+                let was_spurious = self.tx[window].was_spurious(seq, now, self.waits.last_round_trip());
                 let sent = self.tx[window].pop();
                 if is_new_arrival {
+                    shared.counters.timeouts_spurious += u32::from(was_spurious);
                     note_arrival(&sent, newest);
                 }
                 if !sent.acknowledged {
@@ -274,7 +277,7 @@ impl DeliverySender {
         let arrived = Windows { request: requests, data: bitmaps.data_received | bitmaps.data_acked };
         let acknowledged = Windows { request: requests, data: bitmaps.data_acked };
         for window in Window::ALL {
-            self.collect_arrivals(window, bases[window], arrived[window], newest);
+            self.collect_arrivals(shared, now, window, bases[window], arrived[window], newest);
             let mut bits = self.limit_to_sent(window, bases[window], acknowledged[window]);
             while bits != 0 {
                 let seq = self.tx[window].base + u64::from(bits.trailing_zeros());
@@ -284,12 +287,22 @@ impl DeliverySender {
         }
     }
 
-    fn collect_arrivals(&mut self, window: Window, base: Seq, bits: u128, newest: &mut Newest) {
+    fn collect_arrivals(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        window: Window,
+        base: Seq,
+        bits: u128,
+        newest: &mut Newest,
+    ) {
+        let round_trip = self.waits.last_round_trip();
         let mut bits = self.limit_to_sent(window, base, bits) & !self.tx[window].arrived_bits();
         while bits != 0 {
             let tx = &mut self.tx[window];
             let seq = tx.base + u64::from(bits.trailing_zeros());
             bits &= bits - 1;
+            shared.counters.timeouts_spurious += u32::from(tx.was_spurious(seq, now, round_trip));
             note_arrival(tx.sent(seq), newest);
             tx.set_arrived(seq);
         }

@@ -135,7 +135,7 @@ impl DeliverySender {
     #[inline]
     pub(super) fn report(&self, shared: &mut Shared, now: Time, flow: u8, kind: ReportKind, path: &Path) {
         if !shared.signals.has_room() {
-            shared.counters.signals_refused += 1;
+            shared.counters.signals_refused = shared.counters.signals_refused.saturating_add(1);
             return;
         }
         let (fcwnd, ncwnd) = self.windows(&shared.flows, flow);

@@ -285,6 +285,15 @@ impl TxWindow {
         seq.since(self.base) < u64::from(self.arrived.bits())
     }
 
+    /// Returns `true` if the timeout of packet `seq`, which is now known to have arrived, was spurious: the packet has
+    /// not been retransmitted yet, or less than half of `round_trip` ago.
+    #[inline]
+    pub(crate) fn was_spurious(&self, seq: Seq, now: Time, round_trip: Option<Duration>) -> bool {
+        let sent = self.sent(seq);
+        sent.timeouts > 0
+            && (self.is_marked(seq) || round_trip.is_some_and(|round_trip| now.since(sent.last) < round_trip / 2))
+    }
+
     /// Records the arrival of packet `seq`. Sequence numbers beyond the bitmaps of acknowledgements cannot be
     /// recorded; acknowledgements never report them.
     pub(crate) fn set_arrived(&mut self, seq: Seq) {
