@@ -79,6 +79,32 @@ impl LatencyTotals {
     }
 }
 
+/// The completed requests of an engine, those of destroyed queue pairs included, by their time from post to completion.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LatencyHistogram {
+    /// Requests by [`LatencyHistogram::bound`]: above the one before and at most this one; the last entry has those
+    /// above all bounds.
+    pub counts: [u64; Self::BOUNDS + 1],
+    /// Sum of all times, in nanoseconds.
+    pub sum_ns: u64,
+}
+
+impl LatencyHistogram {
+    /// Number of bounds: from a microsecond to 4.2 s.
+    pub const BOUNDS: usize = 23;
+
+    /// Returns a bound: 2^`index` microseconds.
+    pub const fn bound(index: usize) -> Duration {
+        Duration::from_us(1 << index)
+    }
+
+    pub(crate) fn add(&mut self, time: Duration) {
+        let index = (0..Self::BOUNDS).find(|index| time <= Self::bound(*index)).unwrap_or(Self::BOUNDS);
+        self.counts[index] += 1;
+        self.sum_ns = self.sum_ns.saturating_add(time.as_ps() / Duration::from_ns(1).as_ps());
+    }
+}
+
 /// Times of a request that has not completed.
 #[derive(Clone, Copy, Debug)]
 struct Marks {
@@ -112,6 +138,8 @@ pub(crate) struct OperationTimers {
     pub(crate) clock: Time,
     /// By slot of the queue pair.
     slots: Vec<OfQueuePair>,
+    /// All requests that have completed successfully.
+    pub(crate) histogram: LatencyHistogram,
     /// Completed requests that the driver has not taken.
     pub(crate) done: Vec<OperationTimes>,
     /// Most that are kept.
@@ -122,7 +150,8 @@ pub(crate) struct OperationTimers {
 
 impl OperationTimers {
     pub(crate) fn new(records_max: usize) -> Self {
-        Self { clock: Time::ZERO, slots: Vec::new(), done: Vec::new(), records_max, lost: 0 }
+        let (slots, histogram) = (Vec::new(), LatencyHistogram::default());
+        Self { clock: Time::ZERO, slots, histogram, done: Vec::new(), records_max, lost: 0 }
     }
 
     /// Forgets the times of `slot`, where a queue pair is created or restarted.
@@ -199,6 +228,7 @@ impl OperationTimers {
         let times = OperationTimes { numbers, posted, admitted, sent, completed, ..*of };
         if times.status == WcStatus::Success {
             self.slots[slot as usize].totals.add(&times);
+            self.histogram.add(times.completed.since(times.posted));
         }
         if self.done.len() < self.records_max {
             self.done.push(times);
@@ -212,5 +242,23 @@ impl OfQueuePair {
     fn at(&mut self, counter: u32) -> &mut Marks {
         let index = counter as usize & (self.ring.len() - 1);
         &mut self.ring[index]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_counted_below_the_next_power_of_two() {
+        let mut histogram = LatencyHistogram::default();
+        let us = Duration::from_us;
+        for time in [Duration::ZERO, us(1), Duration::from_ns(1_001), us(2), us(4_194_304), us(4_194_305), us(u64::MAX)]
+        {
+            histogram.add(time);
+        }
+        let mut expected = [0; LatencyHistogram::BOUNDS + 1];
+        (expected[0], expected[1], expected[22], expected[23]) = (2, 2, 1, 2);
+        assert_eq!(histogram.counts, expected);
     }
 }

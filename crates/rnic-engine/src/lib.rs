@@ -78,7 +78,7 @@ pub use dma::{Dma, MemoryFault, NoDma, Segment};
 pub use engine::{Engine, Hints, Latencies, Messages, Nvme, PREFETCH_STEPS, QpSnapshot, Sharing, Signals};
 pub use error::{DropReason, MemoryError, ModifyError, PostError, ResourceError, RxOutcome};
 pub use event::AsyncEvent;
-pub use latency::{LatencyTotals, OperationTimes};
+pub use latency::{LatencyHistogram, LatencyTotals, OperationTimes};
 pub use ledger::{Shares, WEIGHT_MAX};
 pub use limiter::{BurstDefault, LimitSource, RATE_LIMIT_MIN, RateLimit};
 pub use mr::windows::{Binding, WindowKind};

@@ -55,6 +55,7 @@ use crate::stats::NicStats;
 
 use connect::Connections;
 use device::Device;
+pub(crate) use device::latency_histogram;
 pub use messages::{host_delay_of, messages_of};
 use receive::Receiver;
 pub(crate) use share::measured_capacity;

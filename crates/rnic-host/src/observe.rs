@@ -30,7 +30,7 @@ pub use control::{
 pub use fairness::{Fairness, SharedLink, shared_links};
 pub use prometheus::{exposition, metrics};
 pub use server::{Observer, serve, serve_with_control};
-pub use snapshot::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, ShareSnapshot, Snapshot};
+pub use snapshot::{DeviceCounters, FlowSnapshot, LatencySnapshot, QueuePairSnapshot, ShareSnapshot, Snapshot};
 
 /// Prefix of the sockets' names: the IDs of user and process and the index of the device follow, as in
 /// `rnic-top-1000-4711-0`.

@@ -4,7 +4,8 @@ mod common;
 
 use common::{HALF, Pair, Side};
 use rnic_engine::{SendOp, WcFlags, WcOpcode, WcStatus};
-use rnic_host::{NicConfig, TransportChoice};
+use rnic_host::observe::{Identity, exposition};
+use rnic_host::{NicConfig, Settings, TransportChoice};
 
 const BOTH: [&str; 2] = ["irn", "roce-gbn"];
 
@@ -183,5 +184,35 @@ fn i20_senders_keep_to_the_receives_at_the_other_end() {
         };
         let (without, with) = (refused("false"), refused("true"));
         assert!(without > 0 && with == 0, "{transport}: {without} times not ready without credits, {with} with");
+    }
+}
+
+/// The histogram has the same requests and the same time as the sums of the queue pair, and they are those that this
+/// test has waited for; without the setting there is none.
+#[test]
+fn latencies_are_counted_in_a_histogram() {
+    for latencies in [true, false] {
+        let side = || Side::open(NicConfig { latencies, ..NicConfig::at("127.0.0.1:0".parse().expect("an address")) });
+        let mut pair = Pair::connected(side(), side(), "irn");
+        let start = std::time::Instant::now();
+        for wr_id in 0..50 {
+            let (sge, remote) = (pair.left.sge(0, 10_000), pair.right.region.remote(HALF));
+            pair.left.post(pair.from.qpn, wr_id, SendOp::Write { remote, immediate: None }, &[sge]);
+            pair.succeed(1);
+        }
+        let waited = start.elapsed();
+        let snapshot = pair.left.nic.snapshot(&Identity::of_process("rnic0", "UDP", &Settings::default()));
+        let text = exposition(std::slice::from_ref(&snapshot));
+        let Some(histogram) = snapshot.latencies else {
+            assert!(!latencies && !text.contains("rnic_operation_seconds"), "{text}");
+            continue;
+        };
+        let of = &snapshot.queue_pairs[0];
+        assert!(latencies && text.contains("rnic_operation_seconds_count"), "{text}");
+        assert_eq!((histogram.counts.iter().sum::<u64>(), of.operations), (50, 50));
+        // Each of the three parts is cut to a nanosecond by itself.
+        let parts = of.admission_ns + of.window_ns + of.network_ns;
+        assert!((parts..=parts + 150).contains(&histogram.sum_ns), "{} for {parts}", histogram.sum_ns);
+        assert!(u128::from(histogram.sum_ns) <= waited.as_nanos(), "{} ns in {waited:?}", histogram.sum_ns);
     }
 }

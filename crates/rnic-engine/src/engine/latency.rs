@@ -3,7 +3,7 @@
 use rnic_base::Time;
 
 use super::Engine;
-use crate::latency::{OperationTimers, OperationTimes};
+use crate::latency::{LatencyHistogram, OperationTimers, OperationTimes};
 
 /// Access to the times of the send requests of an engine, from post to completion; collecting them changes no
 /// decision of the engine.
@@ -41,5 +41,12 @@ impl<'e> Latencies<'e> {
     /// Returns the number of completed requests whose times were lost, because they were not taken in time.
     pub fn lost(self) -> u64 {
         self.engine.core.times.as_ref().map_or(0, |times| times.lost)
+    }
+}
+
+impl LatencyHistogram {
+    /// Returns the histogram of `engine`, if it collects the times of requests.
+    pub fn of(engine: &Engine) -> Option<&Self> {
+        engine.core.times.as_ref().map(|times| &times.histogram)
     }
 }

@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 use rnic_base::limits::QUEUE_PAIRS_MAX;
 use rnic_base::{BitRate, Duration};
 use rnic_engine::{
-    AsyncEvent, BurstDefault, Engine, EngineConfig, Latencies, LimitSource, ModifyError, PeerId, ProcessorConfig,
-    QpAttributes, QpConnection, RATE_LIMIT_MIN, RateLimit, ResourceError, SchedulerThreads, Service,
+    AsyncEvent, BurstDefault, Engine, EngineConfig, Latencies, LatencyHistogram, LimitSource, ModifyError, PeerId,
+    ProcessorConfig, QpAttributes, QpConnection, RATE_LIMIT_MIN, RateLimit, ResourceError, SchedulerThreads, Service,
 };
 use rnic_wire::Qpn;
 
+use super::Nic;
 use super::open::{join_share, open_link};
 use crate::background;
 use crate::clock::Clock;
@@ -72,6 +73,11 @@ pub(super) struct Secret {
     numbers: SecretStream,
     /// Generator of cookies for credit requests and probes, which responses to them must contain.
     pub(super) cookies: SecretStream,
+}
+
+/// Returns the latencies of all send requests of a NIC, if they are measured.
+pub(crate) fn latency_histogram(nic: &Nic) -> Option<&LatencyHistogram> {
+    LatencyHistogram::of(&nic.device.engine)
 }
 
 impl Device {

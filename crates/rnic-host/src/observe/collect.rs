@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 
 use rnic_base::{BitRate, Duration};
-use rnic_engine::{FlowView, QpSnapshot, QpState, Service};
+use rnic_engine::{FlowView, LatencyHistogram, QpSnapshot, QpState, Service};
 
-use super::snapshot::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, ShareSnapshot, Snapshot};
-use crate::nic::{Nic, host_delay_of, measured_capacity, messages_of};
+use super::snapshot::{DeviceCounters, FlowSnapshot, LatencySnapshot, QueuePairSnapshot, ShareSnapshot, Snapshot};
+use crate::nic::{Nic, host_delay_of, latency_histogram, measured_capacity, messages_of};
 use crate::settings::Settings;
 use crate::share::ShareStatus;
 
@@ -72,6 +72,7 @@ impl Nic {
             capacity_gbps: measured_capacity(self).map(BitRate::as_gbps_f64),
             host_delay_us: host_delay_of(self).map(Duration::as_us_f64),
             counters: self.device_counters(),
+            latencies: latency_histogram(self).map(latencies),
             queue_pairs,
             queue_pairs_omitted: omitted,
         }
@@ -95,8 +96,8 @@ impl Nic {
             send_calls: nic.send_calls,
             receive_calls: nic.receive_calls,
             timeouts: engine.timeouts,
-            nacks: engine.nacks,
             timeouts_spurious: engine.timeouts_spurious,
+            nacks: engine.nacks,
             rnr_naks_sent: engine.rnr_naks_sent,
             marks_received: engine.marks_received,
             cnps_sent: engine.cnps_sent,
@@ -118,6 +119,10 @@ impl Nic {
             impairment_marked: impairment.marked,
         }
     }
+}
+
+fn latencies(histogram: &LatencyHistogram) -> LatencySnapshot {
+    LatencySnapshot { counts: histogram.counts.to_vec(), sum_ns: histogram.sum_ns }
 }
 
 fn share(status: &ShareStatus) -> ShareSnapshot {
@@ -157,12 +162,12 @@ fn queue_pair(view: &QpSnapshot, peer: Option<SocketAddr>, probed: Option<Durati
         round_trip_us: round_trip.map(Duration::as_us_f64),
         nacks: info.stats.nacks.into(),
         timeouts: info.stats.timeouts.into(),
+        timeouts_spurious: info.stats.timeouts_spurious.into(),
         packets_in_flight: *in_flight,
         window_packets: Some(*window),
         dequeue_gbps: info.dequeue_rate.map(BitRate::as_gbps_f64),
         peer_limit_gbps: info.peer_limit.map(BitRate::as_gbps_f64),
         probed_round_trip_us: probed.map(Duration::as_us_f64),
-        timeouts_spurious: info.stats.timeouts_spurious.into(),
         peer_host_delay_us: None,
         dequeue_waits: info.dequeue_waits,
         operations: latency.operations,

@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use rnic_engine::LatencyHistogram;
+
 use super::fairness::{Fairness, SharedLink, shared_links};
 use super::snapshot::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, ShareSnapshot, Snapshot};
 
@@ -14,6 +16,7 @@ type Metric<T> = (&'static str, Kind, &'static str, fn(&T) -> Option<f64>);
 enum Kind {
     Counter,
     Gauge,
+    Histogram,
 }
 
 impl Kind {
@@ -21,6 +24,7 @@ impl Kind {
         match self {
             Self::Counter => "counter",
             Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
         }
     }
 }
@@ -38,6 +42,7 @@ pub fn exposition(snapshots: &[Snapshot]) -> String {
     for metric in STATE_METRICS {
         family(&mut text, metric, states.iter().map(|(labels, snapshot)| (labels.as_str(), *snapshot)));
     }
+    histogram(&mut text, states.iter().map(|(labels, snapshot)| (labels.as_str(), *snapshot)));
     let shares: Vec<(String, &ShareSnapshot)> =
         snapshots.iter().filter_map(|snapshot| Some((device_labels(snapshot), snapshot.share.as_ref()?))).collect();
     for metric in SHARE_METRICS {
@@ -74,7 +79,9 @@ pub fn metrics() -> impl Iterator<Item = (&'static str, &'static str, &'static s
     fn described<T>((name, kind, help, _): &Metric<T>) -> (&'static str, &'static str, &'static str) {
         (name, kind.name(), help)
     }
+    let (name, help) = LATENCY_HISTOGRAM;
     let device = DEVICE_METRICS.iter().map(described).chain(STATE_METRICS.iter().map(described));
+    let device = device.chain([(name, Kind::Histogram.name(), help)]);
     let device = device.chain(SHARE_METRICS.iter().map(described)).chain(FAIRNESS_METRICS.iter().map(described));
     device.chain(PAIR_METRICS.iter().map(described)).chain(FLOW_METRICS.iter().map(described))
 }
@@ -89,6 +96,28 @@ fn family<'a, T: 'a>(text: &mut String, metric: &Metric<T>, of: impl Iterator<It
             let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {}\n", kind.name());
         }
         let _ = writeln!(text, "{name}{{{labels}}} {value}");
+    }
+}
+
+/// Writes the histogram of the latencies of each process that measures them.
+fn histogram<'a>(text: &mut String, of: impl Iterator<Item = (&'a str, &'a Snapshot)>) {
+    let (name, help) = LATENCY_HISTOGRAM;
+    let mut is_first = true;
+    for (labels, latencies) in of.filter_map(|(labels, of)| Some((labels, of.latencies.as_ref()?))) {
+        if std::mem::take(&mut is_first) {
+            let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {}\n", Kind::Histogram.name());
+        }
+        let mut sum = 0_u64;
+        for (index, count) in latencies.counts.iter().enumerate() {
+            sum = sum.saturating_add(*count);
+            if index < LatencyHistogram::BOUNDS {
+                let bound = LatencyHistogram::bound(index).as_us_f64() / 1e6;
+                let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {sum}");
+            }
+        }
+        let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {sum}");
+        let _ = writeln!(text, "{name}_sum{{{labels}}} {}", latencies.sum_ns as f64 / 1e9);
+        let _ = writeln!(text, "{name}_count{{{labels}}} {sum}");
     }
 }
 
@@ -144,6 +173,12 @@ const DEVICE_METRICS: &[Metric<DeviceCounters>] = &[
         count(of.bytes_sent_by_memory)
     }),
     ("rnic_timeouts_total", Kind::Counter, "Timeouts that caused a retransmission.", |of| count(of.timeouts)),
+    (
+        "rnic_timeouts_spurious_total",
+        Kind::Counter,
+        "Timeouts of these after which packets were acknowledged too soon to have been lost.",
+        |of| count(of.timeouts_spurious),
+    ),
     ("rnic_nacks_total", Kind::Counter, "Negative acknowledgements received.", |of| count(of.nacks)),
     ("rnic_rnr_naks_sent_total", Kind::Counter, "RNR NAKs sent: no receive was posted.", |of| count(of.rnr_naks_sent)),
     ("rnic_marks_received_total", Kind::Counter, "Packets received with an ECN mark (CE).", |of| {
@@ -173,12 +208,6 @@ const DEVICE_METRICS: &[Metric<DeviceCounters>] = &[
         count(of.nic_messages_sent)
     }),
     ("rnic_nic_messages_received_total", Kind::Counter, "Messages of the NICs of peers that were accepted.", |of| {
-    (
-        "rnic_timeouts_spurious_total",
-        Kind::Counter,
-        "Timeouts of these after which packets were acknowledged too soon to have been lost.",
-        |of| count(of.timeouts_spurious),
-    ),
         count(of.nic_messages_received)
     }),
     ("rnic_nic_messages_dropped_total", Kind::Counter, "Messages of the NICs of peers that were dropped.", |of| {
@@ -213,6 +242,10 @@ const STATE_METRICS: &[Metric<Snapshot>] = &[
         |of| of.host_delay_us.map(|us| us / 1e6),
     ),
 ];
+
+/// Name and meaning of the histogram of [`Snapshot::latencies`].
+const LATENCY_HISTOGRAM: (&str, &str) =
+    ("rnic_operation_seconds", "Time of send requests from post to completion, while latencies are measured.");
 
 const SHARE_METRICS: &[Metric<ShareSnapshot>] = &[
     ("rnic_share_weight", Kind::Gauge, "Weight of the process among those that share the link.", |of| {
@@ -269,6 +302,12 @@ const PAIR_METRICS: &[Metric<QueuePairSnapshot>] = &[
     }),
     ("rnic_qp_nacks_total", Kind::Counter, "Negative acknowledgements received from the peer.", |of| count(of.nacks)),
     ("rnic_qp_timeouts_total", Kind::Counter, "Timeouts that caused a retransmission.", |of| count(of.timeouts)),
+    (
+        "rnic_qp_timeouts_spurious_total",
+        Kind::Counter,
+        "Timeouts of these after which packets were acknowledged too soon to have been lost.",
+        |of| count(of.timeouts_spurious),
+    ),
     ("rnic_qp_in_flight_packets", Kind::Gauge, "Packets in flight.", |of| count(of.packets_in_flight)),
     ("rnic_qp_window_packets", Kind::Gauge, "Largest number of packets that may be in flight.", |of| {
         of.window_packets.and_then(count)
@@ -302,12 +341,6 @@ const PAIR_METRICS: &[Metric<QueuePairSnapshot>] = &[
     }),
     ("rnic_qp_network_seconds_total", Kind::Counter, "Time from then until they completed.", |of| {
         measured(of, of.network_ns as f64 / 1e9)
-    (
-        "rnic_qp_timeouts_spurious_total",
-        Kind::Counter,
-        "Timeouts of these after which packets were acknowledged too soon to have been lost.",
-        |of| count(of.timeouts_spurious),
-    ),
     }),
 ];
 
@@ -339,6 +372,7 @@ fn count(value: u64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::snapshot::LatencySnapshot;
     use super::*;
 
     fn snapshot() -> Snapshot {
@@ -375,6 +409,7 @@ mod tests {
     fn check_format(text: &str) {
         assert!(text.ends_with('\n') || text.is_empty());
         let (mut family, mut helped, mut seen) = (String::new(), Vec::new(), Vec::new());
+        let mut is_histogram = false;
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# HELP ") {
                 rest.split_once(' ').expect("a help text").0.clone_into(&mut family);
@@ -384,11 +419,13 @@ mod tests {
                 let (name, kind) = rest.split_once(' ').expect("a type");
                 assert_eq!(name, family);
                 assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
+                is_histogram = kind == "histogram";
             } else {
                 let (sample, value) = line.rsplit_once(' ').expect("a value");
                 value.parse::<f64>().expect("a number");
                 let (name, labels) = sample.strip_suffix('}').expect("labels").split_once('{').expect("labels");
-                assert_eq!(name, family);
+                let histogram = ["_bucket", "_sum", "_count"].map(|end| format!("{family}{end}"));
+                assert!(name == family || (is_histogram && histogram.contains(&name.to_owned())), "{name}");
                 assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'));
                 assert!(labels.starts_with("device=\"") && labels.ends_with('"'));
                 assert!(!seen.contains(&sample.to_owned()), "{sample} is listed twice");
@@ -416,5 +453,30 @@ mod tests {
         }
         assert_eq!(text.matches("rnic_qp_round_trip_seconds{").count(), 2, "wrong number of round trips");
         assert_eq!(exposition(&[]), "");
+    }
+
+    /// Buckets are cumulative, the last one is infinite and equal to the count, and processes without measurements
+    /// have none.
+    #[test]
+    fn latencies_are_a_histogram_of_each_process() {
+        let mut counts = vec![0; LatencyHistogram::BOUNDS + 1];
+        (counts[0], counts[3], counts[LatencyHistogram::BOUNDS]) = (2, 5, 1);
+        let latencies = Some(LatencySnapshot { counts, sum_ns: 4_300_000_000 });
+        let text = exposition(&[snapshot(), Snapshot { context: 1, latencies, ..snapshot() }]);
+        check_format(&text);
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("rnic_operation_seconds")).collect();
+        assert_eq!(lines.len(), LatencyHistogram::BOUNDS + 3, "{lines:?}");
+        assert!(lines.iter().all(|line| line.contains(r#",context="1","#)), "{lines:?}");
+        for (line, end) in [
+            (0, r#"le="0.000001"} 2"#),
+            (2, r#"le="0.000004"} 2"#),
+            (3, r#"le="0.000008"} 7"#),
+            (LatencyHistogram::BOUNDS - 1, r#"le="4.194304"} 7"#),
+            (LatencyHistogram::BOUNDS, r#"le="+Inf"} 8"#),
+            (LatencyHistogram::BOUNDS + 1, "} 4.3"),
+            (LatencyHistogram::BOUNDS + 2, "} 8"),
+        ] {
+            assert!(lines[line].ends_with(end), "{} does not end with {end}", lines[line]);
+        }
     }
 }

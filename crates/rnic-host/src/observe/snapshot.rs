@@ -39,6 +39,9 @@ pub struct Snapshot {
     pub host_delay_us: Option<f64>,
     /// Counters of the device.
     pub counters: DeviceCounters,
+    /// Send requests by their time from post to completion; `None` unless latencies are measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latencies: Option<LatencySnapshot>,
     /// Queue pairs of the device, in the order of their numbers.
     pub queue_pairs: Vec<QueuePairSnapshot>,
     /// Number of queue pairs that are omitted because there are too many.
@@ -72,6 +75,17 @@ pub struct ShareSnapshot {
     pub neighbours: u32,
 }
 
+/// Send requests that have completed successfully, by their time from post to completion.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LatencySnapshot {
+    /// Entry n has the number of requests of at most 2^n microseconds that are not in an entry before; the last entry
+    /// has the rest.
+    pub counts: Vec<u64>,
+    /// Sum of all times, in nanoseconds.
+    pub sum_ns: u64,
+}
+
 /// Counters of a device: the sums over all queue pairs, including destroyed ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -102,6 +116,9 @@ pub struct DeviceCounters {
     pub receive_calls: u64,
     /// Timeouts that caused a retransmission.
     pub timeouts: u64,
+    /// Timeouts of these after which packets were acknowledged too soon to have been lost: the delay of the path or of
+    /// the peer's process was longer than the timeout.
+    pub timeouts_spurious: u64,
     /// Negative acknowledgements received.
     pub nacks: u64,
     /// RNR NAKs sent, because no receive was posted.
@@ -116,9 +133,6 @@ pub struct DeviceCounters {
     pub programs_replaced: u64,
     /// Datagrams that the kernel permanently refused to send; for the peers they are lost in the network.
     pub datagrams_refused: u64,
-    /// Timeouts of these after which packets were acknowledged too soon to have been lost: the delay of the path or of
-    /// the peer's process was longer than the timeout.
-    pub timeouts_spurious: u64,
     /// Hints of the program that were applied.
     pub hints_applied: u64,
     /// Hints that were rejected because they were invalid, or because the program was changing them while they were
@@ -176,6 +190,7 @@ impl DeviceCounters {
             send_calls,
             receive_calls,
             timeouts,
+            timeouts_spurious,
             nacks,
             rnr_naks_sent,
             marks_received,
@@ -190,7 +205,6 @@ impl DeviceCounters {
             nic_messages_sent,
             nic_messages_received,
             nic_messages_dropped,
-            timeouts_spurious,
             impairment_lost,
             impairment_reordered,
             impairment_duplicated,
@@ -240,6 +254,9 @@ pub struct QueuePairSnapshot {
     pub nacks: u64,
     /// Timeouts that caused a retransmission.
     pub timeouts: u64,
+    /// Timeouts of these after which packets were acknowledged too soon to have been lost: the delay of the path or of
+    /// the peer's process was longer than the timeout.
+    pub timeouts_spurious: u64,
     /// Packets in flight.
     pub packets_in_flight: u64,
     /// Maximum number of packets in flight; `None` when only the limit of the peer applies.
@@ -254,9 +271,6 @@ pub struct QueuePairSnapshot {
     pub probed_round_trip_us: Option<f64>,
     /// Host delay of the peer as it has recently reported, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    /// Timeouts of these after which packets were acknowledged too soon to have been lost: the delay of the path or of
-    /// the peer's process was longer than the timeout.
-    pub timeouts_spurious: u64,
     pub peer_host_delay_us: Option<f64>,
     /// Number of times that a packet had to wait for the dequeue rate.
     pub dequeue_waits: u64,

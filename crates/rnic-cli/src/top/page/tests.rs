@@ -111,6 +111,7 @@ fn endless() -> Snapshot {
     };
     Snapshot {
         share: None,
+        latencies: None,
         host_delay_us: Some(123_456.789),
         capacity_gbps: Some(123.456),
         device: "rnic0".to_owned(),
