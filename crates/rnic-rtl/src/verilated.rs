@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
 
 use crate::circuit::{Circuit, record_words};
 use crate::shim;
@@ -153,29 +154,36 @@ impl Compiler {
         )
     }
 
+    /// Makes an object file. Where there is a ccache, a file that was compiled before is taken from it: the tests
+    /// compile Verilator's own files again and again, and most circuits have not changed since the last run.
     fn compile(&self, source: &str, object: &str) -> Result<(), ToolError> {
         let arguments = format!("{} -c {source} -o {object}", self.flags());
+        if has_ccache() {
+            return run(&self.folder, "ccache", &words(&format!("g++ {arguments}"))).map(drop);
+        }
         run(&self.folder, "g++", &words(&arguments)).map(drop)
     }
 
     fn link(&self, circuits: &[Circuit]) -> Result<(), ToolError> {
         let include = self.include.display();
-        let folders: String = circuits.iter().map(|circuit| format!(" -I{}", circuit.name)).collect();
-        let objects: String = circuits.iter().map(|circuit| format!(" {}.o", circuit.name)).collect();
-        let mut more = String::new();
-        if self.has_coverage {
-            more += &format!(" {include}/verilated_cov.cpp");
+        let folders: String = circuits.iter().map(|circuit| format!("-I{} ", circuit.name)).collect();
+        let mut objects: String = circuits.iter().map(|circuit| format!("{}.o ", circuit.name)).collect();
+        self.compile(&format!("{folders}main.cpp"), "main.o")?;
+        let coverage = self.has_coverage.then_some("verilated_cov");
+        let waves = self.has_waves.then_some("verilated_fst_c");
+        for file in ["verilated", "verilated_threads"].into_iter().chain(coverage).chain(waves) {
+            self.compile(&format!("{include}/{file}.cpp"), &format!("{file}.o"))?;
+            objects += &format!("{file}.o ");
         }
-        if self.has_waves {
-            more += &format!(" {include}/verilated_fst_c.cpp -lz");
-        }
-        let arguments = format!(
-            "{}{folders} main.cpp {include}/verilated.cpp {include}/verilated_threads.cpp{objects}{more} \
-             -o models -lpthread",
-            self.flags()
-        );
-        run(&self.folder, "g++", &words(&arguments)).map(drop)
+        let zlib = if self.has_waves { "-lz" } else { "" };
+        run(&self.folder, "g++", &words(&format!("main.o {objects} -o models -lpthread {zlib}"))).map(drop)
     }
+}
+
+/// Returns whether a ccache is installed.
+fn has_ccache() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| Command::new("ccache").arg("--version").output().is_ok_and(|output| output.status.success()))
 }
 
 fn words(arguments: &str) -> Vec<String> {
