@@ -1,10 +1,11 @@
 //! `rnic compare`: two simulations or sweeps beside each other.
 
 mod page;
+mod series;
 
 use std::path::Path;
 
-use rnic_page::number;
+use rnic_page::{Plots, number};
 use rnic_reproduce::compare::{Comparison, FieldComparison, PointComparison};
 use rnic_reproduce::machine::Machine;
 use rnic_reproduce::run_set::RunSet;
@@ -26,10 +27,12 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     let fields = if args.json { args.fields.clone() } else { usual(&a, &b, &args.fields) };
     let comparison = Comparison::new(&a, &b, &fields).map_err(Failure::Input)?;
     let names = [&args.a, &args.b].map(|folder| folder.display().to_string());
+    let series = if args.out.is_some() { series::plots(&args.a, &args.b)? } else { Plots::default() };
     console::result(&console::text(|| text(&comparison, &names)), args.json.then_some(&comparison));
     if let Some(out) = &args.out {
         let shown = Comparison::new(&a, &b, &usual(&a, &b, &args.fields)).map_err(Failure::Input)?;
-        let source = page::Source { comparison: &shown, sets: [&a, &b], names: &names, machine: &Machine::local() };
+        let (sets, machine) = ([&a, &b], &Machine::local());
+        let source = page::Source { comparison: &shown, sets, series: &series, names: &names, machine };
         let page = Folder::make(out)?.write_text("compare.html", &page::page(&source))?;
         console::line(&format!("wrote {}", page.display()));
     }

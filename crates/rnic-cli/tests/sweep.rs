@@ -140,4 +140,17 @@ fn time_series_are_written_and_drawn() {
     let file = fs::File::open(folder.path().join("series.parquet")).expect("there are series");
     let table = SerializedFileReader::new(file).expect("it is a Parquet file");
     assert!(table.metadata().file_metadata().num_rows() > 10_000);
+
+    // Another run over it; a file that is no recording is one line.
+    let other = folder.path().join("other");
+    let other = other.to_str().expect("a plain path");
+    rnic(&[&arguments[..], &["--set", "record.interval=20us", "--seed", "2", "--out", other]].concat()).ok();
+    let compare = ["compare", out, other, "--out", other];
+    rnic(&compare).ok();
+    let page = fs::read_to_string(folder.path().join("other/compare.html")).expect("there is a page");
+    for part in ["Links over time", "\"highest, A\"", "\"mean, B\"", "\"shown\":4", "var uPlot="] {
+        assert!(page.contains(part), "{part}");
+    }
+    fs::write(folder.path().join("other/series.parquet"), "time,value").expect("a file");
+    rnic(&compare).assert_refused(2, &["series.parquet", "is not a recording of `rnic sim`"]);
 }

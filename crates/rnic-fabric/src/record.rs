@@ -6,12 +6,14 @@
 //! To add a metric, add a line to `metrics!`, and take its sample in `simulation/record.rs`.
 
 mod parquet_file;
+mod reader;
 
 use core::any::Any;
 
 use rnic_base::{Duration, Time};
 
 pub use parquet_file::ParquetRecording;
+pub use reader::{ROWS_READ_MAX, ReadError, RecordedSample, read_recording};
 
 /// Parameters of a recording.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -68,7 +68,9 @@
       this.quantity = this.data.quantities[this.choice.value];
       this.about.textContent = this.quantity.about;
       this.order = this.quantity.series.map((series, index) => [peak(series), index]).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
-      this.shown = new Map(this.order.slice(0, SHOWN_AT_FIRST).map(([, index], place) => [index, place]));
+      const first = this.data.shown === undefined ? this.order.slice(0, SHOWN_AT_FIRST).map(([, index]) => index)
+        : [...this.quantity.series.keys()].slice(0, this.data.shown);
+      this.shown = new Map(first.map((index, place) => [index, place]));
       this.fill();
       this.draw();
     }

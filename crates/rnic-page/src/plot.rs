@@ -24,6 +24,8 @@ pub struct Plot {
     pub times: Vec<f64>,
     /// The quantities among which a reader chooses; the first one is shown first.
     pub quantities: Vec<Quantity>,
+    /// Number of series, the first of each quantity, that are shown first; `None` for the five highest.
+    pub shown: Option<usize>,
 }
 
 /// A quantity with one series for each object.
@@ -104,7 +106,11 @@ impl Plot {
             }
             json += "]}";
         }
-        json += "]}";
+        json.push(']');
+        if let Some(shown) = self.shown {
+            let _ = write!(json, ",\"shown\":{shown}");
+        }
+        json.push('}');
         json
     }
 }
@@ -170,6 +176,7 @@ mod tests {
                 about: "How much.".into(),
                 series: vec![series("a>b", 0, &[0.0, 0.123_456, 1.0]), series("</script>\"", 1, &[f32::NAN, 2e9])],
             }],
+            shown: None,
         }
     }
 
@@ -180,6 +187,8 @@ mod tests {
             r#""series":[["a\u003eb",0,[0,0.12346,1]],["\u003c/script\u003e\"",1,[null,2000000000]]]}]}"#
         );
         assert_eq!(plot().data(), expected);
+        let two = Plot { shown: Some(2), ..plot() }.data();
+        assert_eq!(two, format!(r#"{},"shown":2}}"#, expected.strip_suffix('}').expect("an object")));
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub struct CompareArgs {
     #[arg(long = "field", value_name = "FIELD")]
     pub fields: Vec<String>,
 
-    /// Write compare.html, with the distributions over each other, to DIR
+    /// Write compare.html, with the distributions and the time series over each other, to DIR
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 

@@ -1,6 +1,6 @@
-//! The page of a comparison: what differs, the numbers, and distributions over each other.
+//! The page of a comparison: what differs, the numbers, and distributions and time series over each other.
 
-use rnic_page::{Colour, Facts, Figure, Page};
+use rnic_page::{Colour, Facts, Figure, Page, Plots};
 use rnic_reproduce::compare::{Comparison, PointComparison};
 use rnic_reproduce::machine::Machine;
 use rnic_reproduce::run_set::RunSet;
@@ -18,6 +18,8 @@ pub struct Source<'s> {
     pub comparison: &'s Comparison,
     /// The two sets of runs.
     pub sets: [&'s RunSet; 2],
+    /// Time series of both over each other, if both have any.
+    pub series: &'s Plots,
     /// Folders of the two.
     pub names: &'s [String; 2],
     /// Machine on which the command ran.
@@ -58,7 +60,7 @@ pub fn page(source: &Source<'_>) -> String {
         title: "Comparison".to_owned(),
         overline: "OpenRNIC comparison".to_owned(),
         headline: format!("{} of {count} numbers differ significantly", significant.count()),
-        content: Page::figures(&lead, &figures, &facts),
+        content: Page::figures_and_plots(&lead, &figures, source.series, &facts),
     };
     page.to_html()
 }

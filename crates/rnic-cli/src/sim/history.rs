@@ -254,7 +254,7 @@ impl History {
         let (x, scale) =
             if self.times.last().is_some_and(|last| *last > 10_000.0) { ("ms", 1e-3) } else { ("us", 1.0) };
         let times = self.times.iter().map(|us| us * scale).collect();
-        Some(Plot { title: title.to_owned(), caption, x: x.to_owned(), times, quantities })
+        Some(Plot { title: title.to_owned(), caption, x: x.to_owned(), times, quantities, shown: None })
     }
 
     fn quantity(&self, kind: ObjectKind, metric: Metric) -> Option<Quantity> {
