@@ -4,7 +4,8 @@
 // so FLOWS places suffice. FLOWS is a power of two, and at least 8. Four interleaved banks hold the queue: up to four
 // insertions, in the order of the ports, go to four consecutive places, which are in four banks.
 //
-// A removal sees the insertions of the same cycle: `flow_o` of an empty set is the first one inserted.
+// Insertions may come late in a cycle: they stand in registers first, and go to their places in the next cycle. A
+// removal sees them at once, those of the same cycle too: `flow_o` of an empty set is the first one inserted.
 module flow_set #(
     parameter int unsigned FLOWS = 1024
 ) (
@@ -20,30 +21,51 @@ module flow_set #(
   localparam int unsigned ROWS = FLOWS / 4;
   localparam int unsigned R = $clog2(ROWS);
 
+  // In the banks: from head to tail. Behind them, those that were inserted in the cycle before.
   logic [F-1:0]   head_q, tail_q;
   logic [F:0]     count_q;
-  logic [2:0]     pushes;
+  logic [3:0]     waits_q, waits_d, placed;
+  logic [4*F-1:0] waiting_q;
+  logic [2:0]     places;
   logic [3:0]     we;
   logic [4*R-1:0] rows;
   logic [4*F-1:0] values, stored;
-  logic [F-1:0]   first;
-  logic           is_popped;
+  logic [F-1:0]   first, first_waiting, early;
+  logic           is_stored, is_early, is_popped;
+
+  // The first of both; it is removed when nothing is before it.
+  always_comb begin
+    first = flow_i[0+:F];
+    first_waiting = waiting_q[0+:F];
+    for (int unsigned p = 4; p > 0; p--) begin
+      if (push_i[p-1]) first = flow_i[(p-1)*F+:F];
+      if (waits_q[p-1]) first_waiting = waiting_q[(p-1)*F+:F];
+    end
+  end
+  assign is_stored = count_q != '0;
+  assign is_early = is_stored || (waits_q != 4'd0);
+  assign early = is_stored ? stored[head_q[1:0]*F+:F] : first_waiting;
+  assign found_o = is_early || (push_i != 4'd0);
+  assign flow_o = is_early ? early : first;
+  assign is_popped = pop_i && found_o;
+
+  // x & (x - 1) is without the lowest bit.
+  assign waits_d = (pop_i && !is_early) ? (push_i & (push_i - 4'd1)) : push_i;
+  assign placed = (pop_i && !is_stored) ? (waits_q & (waits_q - 4'd1)) : waits_q;
 
   always_comb begin
     logic [F-1:0] place;
-    pushes = 3'd0;
+    places = 3'd0;
     we = 4'd0;
     rows = '0;
     values = '0;
-    first = flow_i[0+:F];
-    for (int unsigned p = 4; p > 0; p--) if (push_i[p-1]) first = flow_i[(p-1)*F+:F];
     for (int unsigned p = 0; p < 4; p++) begin
-      place = tail_q + F'(pushes);
-      if (push_i[p]) begin
+      place = tail_q + F'(places);
+      if (placed[p]) begin
         we[place[1:0]] = 1'b1;
         rows[place[1:0]*R+:R] = place[F-1:2];
-        values[place[1:0]*F+:F] = flow_i[p*F+:F];
-        pushes = pushes + 3'd1;
+        values[place[1:0]*F+:F] = waiting_q[p*F+:F];
+        places = places + 3'd1;
       end
     end
   end
@@ -61,20 +83,21 @@ module flow_set #(
     end
   endgenerate
 
-  assign found_o = (count_q != '0) || (push_i != 4'd0);
-  assign flow_o = (count_q != '0) ? stored[head_q[1:0]*F+:F] : first;
-  assign is_popped = pop_i && found_o;
-
+  logic is_taken;
+  assign is_taken = pop_i && is_stored;
   always_ff @(posedge clk) begin
     if (!rst_n) begin
       head_q <= '0;
       tail_q <= '0;
       count_q <= '0;
+      waits_q <= '0;
     end else begin
-      head_q <= head_q + F'(is_popped);
-      tail_q <= tail_q + F'(pushes);
-      count_q <= count_q + (F + 1)'(pushes) - (F + 1)'(is_popped);
+      head_q <= head_q + F'(is_taken);
+      tail_q <= tail_q + F'(places);
+      count_q <= count_q + (F + 1)'(places) - (F + 1)'(is_taken);
+      waits_q <= waits_d;
     end
+    waiting_q <= flow_i;
   end
 
 `ifndef SYNTHESIS
