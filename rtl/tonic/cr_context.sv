@@ -7,6 +7,7 @@
 //
 //   store    fields                       writers
 //   entries  the ring, N memories         enq
+//   shorts   of the ring, is_short        enq
 //   place    head, count                  xmit, enq
 //   bytes    segment_bytes, last_bytes    enq
 //   pace     rate                         enq, inc, per
@@ -55,31 +56,46 @@ module cr_context #(
   assign credit_inc = credit_i[2*CREDIT_W+:CREDIT_W];
   assign credit_per = credit_i[3*CREDIT_W+:CREDIT_W];
 
+  // Transmit reads the ring. Enqueue needs no more of it than which addresses are short, for the length of the oldest: a
+  // word of N bits that it writes as a whole.
+  localparam int unsigned PART_W = ENTRY_W - 1;
   localparam int unsigned PLACE_W = N_W + COUNT_W;
   localparam int unsigned BYTES_W = 28;
   localparam int unsigned FILL_W = 64;
 
-  logic [N*2*ENTRY_W-1:0]   entries;
+  logic [N*PART_W-1:0]      entries;
+  logic [2*N-1:0]           shorts;
+  logic [N-1:0]             next_shorts;
   logic [5*PLACE_W-1:0]     place;
   logic [5*BYTES_W-1:0]     bytes;
   logic [5*23-1:0]          pace;
   logic [5*FILL_W-1:0]      fill;
   logic [5*24-1:0]          granted, extra, sent;
 
-  // Transmit and Enqueue read the ring.
   generate
     for (genvar n = 0; n < N; n++) begin : g_entry
-      ram_mwnr #(.WIDTH(ENTRY_W), .DEPTH(FLOWS), .WRITES(1), .READS(2)) i_entry (
+      ram_mwnr #(.WIDTH(PART_W), .DEPTH(FLOWS), .WRITES(1), .READS(1)) i_entry (
           .clk(clk),
           .rst_n(rst_n),
           .we_i(we_entry_i && (entry_place_i == N_W'(n))),
           .waddr_i(flow_enq),
-          .wdata_i(entry_i),
-          .raddr_i(next_flow_i[2*F-1:0]),
-          .rdata_o(entries[n*2*ENTRY_W+:2*ENTRY_W])
+          .wdata_i({entry_i.times_sent, entry_i.segment}),
+          .raddr_i(next_flow_i[F-1:0]),
+          .rdata_o(entries[n*PART_W+:PART_W])
       );
+      assign next_shorts[n] = (entry_place_i == N_W'(n)) ? entry_i.is_short : shorts[N+n];
     end
   endgenerate
+
+  ram_mwnr #(.WIDTH(N), .DEPTH(FLOWS), .WRITES(1), .READS(2)) i_short (
+      .clk(clk),
+      .rst_n(rst_n),
+      .we_i(we_entry_i),
+      .waddr_i(flow_enq),
+      .wdata_i(next_shorts),
+      .raddr_i(next_flow_i[2*F-1:0]),
+      .rdata_o(shorts)
+  );
 
   ram_mwnr #(.WIDTH(PLACE_W), .DEPTH(FLOWS), .WRITES(2), .READS(READS)) i_place (
       .clk(clk),
@@ -168,7 +184,7 @@ module cr_context #(
       logic [N*ENTRY_W-1:0] ring;
       if (r < 2) begin : g_ring
         for (genvar n = 0; n < N; n++) begin : g_entry
-          assign ring[n*ENTRY_W+:ENTRY_W] = entries[(n*2+r)*ENTRY_W+:ENTRY_W];
+          assign ring[n*ENTRY_W+:ENTRY_W] = {shorts[r*N+n], (r == 0) ? entries[n*PART_W+:PART_W] : PART_W'(0)};
         end
       end else begin : g_no_ring
         assign ring = '0;

@@ -1,11 +1,11 @@
-// The number of cycles after which a flow that lacks `missing_i` bytes of credit has them.
+// The number of cycles after which a flow that lacks `lack_i + 1` bytes of credit has them.
 //
 // Source: Tonic, section 4 and appendix B; the model is `cycles_for` of crates/rnic-tonic/src/cr/rate.rs. The rate's
 // prefixes are bytes in 1, 16, 256, 4096 and 65536 cycles; each gives a time that is exact or too long, so the smallest
 // is taken. Prefixes of more than 12 bits are not used.
 //
-// Latency: 4 cycles, initiation interval 1. `delay_o` is counted from the cycle of the output: the cycles of the
-// division are subtracted; it is at least 1, and at most MOST.
+// Latency: 5 cycles, initiation interval 1. `lack_i` is one less than the bytes that are lacking. `delay_o` is counted
+// from the cycle of the output: the cycles of the division are subtracted; it is at least 1, and at most MOST.
 module cr_divide #(
     parameter int unsigned F = 10,
     parameter int unsigned MOST = 2045 * 1024
@@ -14,18 +14,18 @@ module cr_divide #(
     input  logic         rst_n,
     input  logic         valid_i,
     input  logic [F-1:0] flow_i,
-    input  logic [13:0]  missing_i,
+    input  logic [13:0]  lack_i,
     input  logic [22:0]  rate_i,
     output logic         valid_o,
     output logic [F-1:0] flow_o,
     output logic [20:0]  delay_o
 );
-  // Division of `missing - 1`, plus one, is division rounded up. 5, 5 and 4 bits of the quotients in the stages.
+  // Division of one less, plus one, is division rounded up. 5, 5 and 4 bits of the quotients in the stages.
   localparam int unsigned Q = 14;
   localparam int unsigned D = 12;
 
-  logic [3:0]     valid_q;
-  logic [4*F-1:0] flow_q;
+  logic [4:0]     valid_q;
+  logic [5*F-1:0] flow_q;
   logic [22:0]    rate_q, rate2_q, rate3_q, rate4_q;
   logic [13:0]    dividend_q;
   // Remainder above the quotient, one for each prefix.
@@ -81,6 +81,7 @@ module cr_divide #(
   end
 
   logic [30:0] cycles, best;
+  logic [20:0] delay_d;
   logic        found;
   always_comb begin
     found = 1'b0;
@@ -94,18 +95,19 @@ module cr_divide #(
       end
     end
     if (!found) best = 31'(MOST);
-    if (best <= 31'd4) delay_o = 21'd1;
-    else if (best > 31'(MOST + 4)) delay_o = 21'(MOST);
-    else delay_o = 21'(best - 31'd4);
+    if (best <= 31'd5) delay_d = 21'd1;
+    else if (best > 31'(MOST + 5)) delay_d = 21'(MOST);
+    else delay_d = 21'(best - 31'd5);
   end
 
-  assign valid_o = valid_q[3];
-  assign flow_o = flow_q[3*F+:F];
+  assign valid_o = valid_q[4];
+  assign flow_o = flow_q[4*F+:F];
 
   always_ff @(posedge clk) begin
-    valid_q <= rst_n ? {valid_q[2:0], valid_i} : 4'd0;
-    flow_q <= {flow_q[3*F-1:0], flow_i};
-    dividend_q <= missing_i - 14'd1;
+    valid_q <= rst_n ? {valid_q[3:0], valid_i} : 5'd0;
+    flow_q <= {flow_q[4*F-1:0], flow_i};
+    delay_o <= delay_d;
+    dividend_q <= lack_i;
     rate_q <= rate_i;
     rate2_q <= rate_q;
     rate3_q <= rate2_q;

@@ -6,7 +6,7 @@
 // memory.
 //
 // Three credit schemes, chosen by the program. With windows an address leaves when its flow's turn comes. With rates a
-// flow that lacks credit waits in the timing wheel; the division that says how long takes four cycles. With tokens a
+// flow that lacks credit waits in the timing wheel; the division that says how long takes five cycles. With tokens a
 // flow waits until its receiver or a timeout grants more.
 //
 // Initiation interval 1 for all inputs. `address_valid_o` stays until `address_ready_i`.

@@ -1,25 +1,34 @@
-// Whether a flow with a rate has the credit for its oldest address, and how many bytes it lacks.
+// Whether credit will soon suffice for a number of bytes, and how many are lacking.
 //
 // Source: Tonic, section 3.3.2 and appendix B; the model is crates/rnic-tonic/src/cr/rate.rs. Credit has 16 fractional
-// bits, and is at most that of four segments. `is_soon_o`: it will have it within two cycles. Combinational.
+// bits, and is at most that of four segments: `grown_i` is without that bound. Since bytes and the bound have no
+// fraction, whole bytes are compared. Combinational.
+//
+//   is_soon_o  credit suffices within two cycles
+//   lack_o     one less than the number of bytes, rounded up, that is lacking; nothing when it suffices
 module cr_pace (
-    input  logic [39:0] credit_i,
-    input  logic [45:0] growth_i,
+    input  logic [46:0] grown_i,
     input  logic [22:0] rate_i,
     input  logic [13:0] segment_bytes_i,
-    input  logic [13:0] bytes_i,
-    output logic [39:0] credit_o,
-    output logic [13:0] missing_o,
-    output logic        is_soon_o
+    input  logic [14:0] need_i,
+    output logic        is_soon_o,
+    output logic [13:0] lack_o
 );
-  logic [46:0] grown, most;
-  logic [30:0] missing;
+  logic [15:0] most, soon;
+  logic [14:0] one_less, lack_grown, lack_most;
+  logic        is_far, is_over;
 
-  assign grown = 47'(credit_i) + 47'(growth_i);
-  assign most = {15'd0, segment_bytes_i, 18'd0};
-  assign credit_o = (grown > most) ? most[39:0] : grown[39:0];
-  // Rounded up to whole bytes.
-  assign missing = {1'b0, bytes_i, 16'hFFFF} - credit_o[30:0];
-  assign missing_o = (credit_o >= {10'd0, bytes_i, 16'd0}) ? 14'd0 : missing[29:16];
-  assign is_soon_o = missing_o <= {6'd0, rate_i[22:16], 1'b0};
+  assign most = {segment_bytes_i, 2'b00};
+  // What is needed now, so that the growth of two cycles suffices; negative when that is enough.
+  assign soon = {1'b0, need_i} - {8'd0, rate_i[22:16], 1'b0};
+  // More than any need, and than the bound.
+  assign is_far = grown_i[46:32] != 15'd0;
+  assign is_over = is_far || (grown_i[31:16] >= most);
+
+  assign is_soon_o = soon[15] || ((is_far || grown_i[31:16] >= soon) && (most >= soon));
+
+  assign one_less = need_i - 15'd1;
+  assign lack_grown = one_less - grown_i[30:16];
+  assign lack_most = one_less - most[14:0];
+  assign lack_o = is_over ? lack_most[13:0] : lack_grown[13:0];
 endmodule

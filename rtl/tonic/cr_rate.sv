@@ -2,7 +2,7 @@
 //
 // Source: Tonic, sections 3.3.2 and 4, appendix B; the model is `membership` of crates/rnic-tonic/src/cr.rs. Transmit
 // (xmit) asks before and after its departure, Enqueue (enq) after this cycle's events. A flow that lacks credit for
-// more than two cycles waits: the division, four cycles long, says for how many, and the wheel counts them. A flow
+// more than two cycles waits: the division, five cycles long, says for how many, and the wheel counts them. A flow
 // whose timer has expired (due) is inserted without regard to its credit: Transmit decides.
 //
 //   changed_xmit_i      settings of Transmit's flow after this cycle's events, without its departure
@@ -52,11 +52,13 @@ module cr_rate #(
   assign due_o = is_due && !due_xmit && !due_enq;
   assign flow_due_o = flow_due;
 
-  // Transmit, before its departure.
-  logic [13:0] bytes_now, missing_now;
-  logic [45:0] growth_now, growth_xmit, growth_enq;
+  // Transmit. Whether an address leaves is known late, so both cases are computed beside that: what is lacking for the
+  // next one too, and, if none leaves, for the oldest one, with settings that change in this cycle.
+  logic [13:0] bytes_now, bytes_next, bytes_stay, bytes_enq, lack_next, lack_stay, lack_xmit, lack_enq;
+  logic [45:0] growth_now, growth_stay, growth_enq;
+  logic [46:0] grown_now, grown_stay, grown_enq, most;
   logic [39:0] credit_now;
-  logic        is_soon_now;
+  logic        is_soon_next, is_soon_stay, is_soon_xmit, is_soon_enq;
   cr_oldest i_oldest_now (
       .ring_i(ring_xmit_i),
       .leaves_i(1'b0),
@@ -69,45 +71,53 @@ module cr_rate #(
   cr_growth i_growth_now (
       .since_i(credit_xmit_i.since), .now_i(now_i), .rate_i(credit_xmit_i.rate), .growth_o(growth_now)
   );
-  cr_pace i_pace_now (
-      .credit_i(credit_xmit_i.credit),
-      .growth_i(growth_now),
-      .rate_i(credit_xmit_i.rate),
-      .segment_bytes_i(credit_xmit_i.segment_bytes),
-      .bytes_i(bytes_now),
-      .credit_o(credit_now),
-      .missing_o(missing_now),
-      .is_soon_o(is_soon_now)
-  );
-  assign is_ready_o = missing_now == 14'd0;
+  assign grown_now = 47'(credit_xmit_i.credit) + 47'(growth_now);
+  assign is_ready_o = (grown_now[46:16] >= 31'(bytes_now)) && ({credit_xmit_i.segment_bytes, 2'b00} >= 16'(bytes_now));
+  assign most = {15'd0, credit_xmit_i.segment_bytes, 18'd0};
+  assign credit_now = (grown_now > most) ? most[39:0] : grown_now[39:0];
   assign left_credit_o = credit_now - {10'd0, bytes_now, 16'd0};
 
-  // Transmit, after it.
-  logic [13:0] bytes_xmit, missing_xmit, bytes_enq, missing_enq;
-  logic [39:0] credit_xmit, credit_enq;
-  logic        is_soon_xmit, is_soon_enq;
-  cr_oldest i_oldest_xmit (
+  cr_oldest i_oldest_next (
       .ring_i(ring_xmit_i),
-      .leaves_i(leaves_i),
+      .leaves_i(1'b1),
       .enters_i(has_entered_xmit_i),
       .entry_i(entry_i),
       .segment_bytes_i(changed_xmit_i.segment_bytes),
       .last_bytes_i(changed_xmit_i.last_bytes),
-      .bytes_o(bytes_xmit)
+      .bytes_o(bytes_next)
   );
-  cr_growth i_growth_xmit (
-      .since_i(changed_xmit_i.since), .now_i(now_i), .rate_i(changed_xmit_i.rate), .growth_o(growth_xmit)
+  cr_pace i_pace_next (
+      .grown_i(grown_now),
+      .rate_i(changed_xmit_i.rate),
+      .segment_bytes_i(credit_xmit_i.segment_bytes),
+      .need_i({1'b0, bytes_now} + {1'b0, bytes_next}),
+      .is_soon_o(is_soon_next),
+      .lack_o(lack_next)
   );
-  cr_pace i_pace_xmit (
-      .credit_i(leaves_i ? left_credit_o : changed_xmit_i.credit),
-      .growth_i(leaves_i ? 46'd0 : growth_xmit),
+
+  cr_oldest i_oldest_stay (
+      .ring_i(ring_xmit_i),
+      .leaves_i(1'b0),
+      .enters_i(has_entered_xmit_i),
+      .entry_i(entry_i),
+      .segment_bytes_i(changed_xmit_i.segment_bytes),
+      .last_bytes_i(changed_xmit_i.last_bytes),
+      .bytes_o(bytes_stay)
+  );
+  cr_growth i_growth_stay (
+      .since_i(changed_xmit_i.since), .now_i(now_i), .rate_i(changed_xmit_i.rate), .growth_o(growth_stay)
+  );
+  assign grown_stay = 47'(changed_xmit_i.credit) + 47'(growth_stay);
+  cr_pace i_pace_stay (
+      .grown_i(grown_stay),
       .rate_i(changed_xmit_i.rate),
       .segment_bytes_i(changed_xmit_i.segment_bytes),
-      .bytes_i(bytes_xmit),
-      .credit_o(credit_xmit),
-      .missing_o(missing_xmit),
-      .is_soon_o(is_soon_xmit)
+      .need_i({1'b0, bytes_stay}),
+      .is_soon_o(is_soon_stay),
+      .lack_o(lack_stay)
   );
+  assign is_soon_xmit = leaves_i ? is_soon_next : is_soon_stay;
+  assign lack_xmit = leaves_i ? lack_next : lack_stay;
 
   // Enqueue.
   cr_oldest i_oldest_enq (
@@ -122,15 +132,14 @@ module cr_rate #(
   cr_growth i_growth_enq (
       .since_i(credit_enq_i.since), .now_i(now_i), .rate_i(credit_enq_i.rate), .growth_o(growth_enq)
   );
+  assign grown_enq = 47'(credit_enq_i.credit) + 47'(growth_enq);
   cr_pace i_pace_enq (
-      .credit_i(credit_enq_i.credit),
-      .growth_i(growth_enq),
+      .grown_i(grown_enq),
       .rate_i(credit_enq_i.rate),
       .segment_bytes_i(credit_enq_i.segment_bytes),
-      .bytes_i(bytes_enq),
-      .credit_o(credit_enq),
-      .missing_o(missing_enq),
-      .is_soon_o(is_soon_enq)
+      .need_i({1'b0, bytes_enq}),
+      .is_soon_o(is_soon_enq),
+      .lack_o(lack_enq)
   );
 
   // Who waits. A flow in the ready set, or one that waits already, is left alone.
@@ -138,8 +147,8 @@ module cr_rate #(
   logic             is_free_xmit, is_free_enq, may_send_xmit, may_send_enq, wait_main, wait_xmit, wait_enq;
   assign is_free_xmit = !has_turn_i[0] && (!is_waiting_q[flow_xmit_i] || due_xmit);
   assign is_free_enq = !has_turn_i[1] && (!is_waiting_q[flow_enq_i] || due_enq);
-  assign may_send_xmit = (count_xmit_i != '0) && (missing_xmit == 14'd0 || is_soon_xmit);
-  assign may_send_enq = (count_enq_i != '0) && (missing_enq == 14'd0 || is_soon_enq);
+  assign may_send_xmit = (count_xmit_i != '0) && is_soon_xmit;
+  assign may_send_enq = (count_enq_i != '0) && is_soon_enq;
   assign wanted_xmit_o = valid_xmit_i && (may_send_xmit || due_xmit) && (!is_extra_i || is_free_xmit);
   assign wanted_enq_o = own_enq_i && (may_send_enq || due_enq) && is_free_enq;
   assign wait_main = valid_xmit_i && !is_extra_i && (count_xmit_i != '0) && !may_send_xmit && !due_xmit;
@@ -166,7 +175,7 @@ module cr_rate #(
       .rst_n(rst_n),
       .valid_i(wait_main),
       .flow_i(flow_xmit_i),
-      .missing_i(missing_xmit),
+      .lack_i(lack_xmit),
       .rate_i(changed_xmit_i.rate),
       .valid_o(arm[0]),
       .flow_o(arm_flow[0+:F]),
@@ -177,7 +186,7 @@ module cr_rate #(
       .rst_n(rst_n),
       .valid_i(wait_xmit || wait_enq),
       .flow_i(wait_xmit ? flow_xmit_i : flow_enq_i),
-      .missing_i(wait_xmit ? missing_xmit : missing_enq),
+      .lack_i(wait_xmit ? lack_xmit : lack_enq),
       .rate_i(wait_xmit ? changed_xmit_i.rate : credit_enq_i.rate),
       .valid_o(arm[1]),
       .flow_o(arm_flow[F+:F]),

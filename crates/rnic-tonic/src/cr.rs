@@ -18,7 +18,7 @@ use crate::touched::Touched;
 use crate::wires::{Address, Forward, Parameters};
 
 /// Duration in cycles of the pipelined division that computes a waiting time.
-const DIVIDE_CYCLES: usize = 4;
+const DIVIDE_CYCLES: usize = 5;
 
 /// Number of cycles from the reinsertion of a flow until it is processed: a flow that would wait no longer stays in the
 /// ready set.
