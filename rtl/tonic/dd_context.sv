@@ -6,7 +6,8 @@
 //
 // Modules, in the order of all vectors here, lowest first: Segment Generation and commands (gen), second stage of
 // Incoming (inc), Periodic Updates (per), Segment Transmitted (dep), first stage of Incoming (ack); then, with DEBUG, a
-// reader. Each presents the flow that it processes in the next cycle.
+// reader. Each presents the flow that it processes in the next cycle; what inc and per read is for the program, a cycle
+// before they write.
 //
 //   store  fields                                                       writers
 //   gen    next, limit, has_short_last, total_sent                      gen

@@ -29,8 +29,10 @@ module dd_incoming0 (
   assign kept = window_i.acked & ~passed;
 
   assign sack_position = packet_i.sack[K_W-1:0];
-  assign sack_offset = packet_i.sack - start;
-  assign sack_new = packet_i.sacked && (sack_offset < (sent - steps)) && !kept[sack_position];
+  // Outstanding, and not passed: from the old start on, so that it need not wait for the new one.
+  assign sack_offset = packet_i.sack - window_i.start;
+  assign sack_new = packet_i.sacked && (sack_offset >= steps) && (sack_offset < sent) &&
+      !window_i.acked[sack_position];
 
   always_comb begin
     result_o.old_start = window_i.start;

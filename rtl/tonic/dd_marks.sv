@@ -1,7 +1,7 @@
-// The segments that a program marks for retransmission, as a map: those in its range that are sent and not passed.
+// The segments that a program marks for retransmission, as a map: those in its range that are sent, or are being sent.
 //
 // The model is `Answer::range` of crates/rnic-tonic/src/program.rs. Combinational. `sent_i` segments from `start_i` on
-// are outstanding.
+// were outstanding before this cycle, and one more may be sent in it.
 module dd_marks (
     input  logic                          mark_i,
     input  logic [23:0]                   first_i,
@@ -15,17 +15,17 @@ module dd_marks (
   localparam int unsigned SIZE_W = tonic_pkg::SIZE_W;
 
   logic [23:0]       first, last;
-  logic [SIZE_W-1:0] from, stop, count;
-  logic              is_empty;
-  logic [K-1:0]      range;
+  logic [SIZE_W-1:0] from, stop, most;
+  logic [K-1:0]      below_from, below_stop;
 
-  // Offsets from the start of the window: negative ones begin with it, and `stop` ends with what is sent.
+  // Offsets from the start of the window: negative ones begin with it, and `stop` ends with what is sent. The range is
+  // what is below its end and not below its beginning.
   assign first = first_i - start_i;
   assign last = last_i - start_i;
-  assign from = first[23] ? '0 : first[SIZE_W-1:0];
-  assign stop = (last > 24'(sent_i)) ? sent_i : last[SIZE_W-1:0];
-  assign is_empty = !mark_i || last[23] || (!first[23] && (first >= 24'(stop)));
-  assign count = stop - from;
-  range_mask #(.W(K)) i_range (.from_i(start_i[K_W-1:0] + from[K_W-1:0]), .count_i(count), .mask_o(range));
-  assign marks_o = is_empty ? '0 : range;
+  assign most = (sent_i == SIZE_W'(K)) ? sent_i : (sent_i + SIZE_W'(1));
+  assign from = first[23] ? '0 : ((first[22:SIZE_W-1] != '0) ? SIZE_W'(K) : first[SIZE_W-1:0]);
+  assign stop = (!mark_i || last[23]) ? '0 : ((last[22:0] > 23'(most)) ? most : last[SIZE_W-1:0]);
+  range_mask #(.W(K)) i_from (.from_i(start_i[K_W-1:0]), .count_i(from), .mask_o(below_from));
+  range_mask #(.W(K)) i_stop (.from_i(start_i[K_W-1:0]), .count_i(stop), .mask_o(below_stop));
+  assign marks_o = below_stop & ~below_from;
 endmodule

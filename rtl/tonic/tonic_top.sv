@@ -17,8 +17,9 @@
 //                          flows, timeouts, dropped visits, transmitted, waits of Transmit and of others
 //   debug_*                with DEBUG, the state of a flow after this cycle, in the next one: window, duty, ring
 //                          without entries, credit, the program's state; and this cycle's events, five bits for each
-//                          flow with any (first stage, second stage, visit, generation, departure). Without, they cost
-//                          nothing.
+//                          flow with any (first stage, second stage, visit, generation, departure), and one for each
+//                          conflict where the program runs (a packet sees the answer to a packet; a visit sees it, and its
+//                          timer is ended by it; a visit is dropped for the first stage, for the second). Without, they cost nothing.
 //
 // WHOLE_GROUPS chooses the memories of data delivery: 0, fields in stores by the modules that write them; 1, the paper's
 // two groups, each of whose ports reads or writes the whole group.
@@ -51,7 +52,7 @@ module tonic_top #(
     output logic [tonic_pkg::N_W+tonic_pkg::COUNT_W-1:0] debug_ring_o,
     output logic [tonic_pkg::CREDIT_W-1:0]      debug_credit_o,
     output logic [tonic_user_pkg::STATE_W-1:0]  debug_state_o,
-    output logic [24:0]                         debug_events_o
+    output logic [29:0]                         debug_events_o
 );
   localparam int unsigned F = $clog2(FLOWS);
 

@@ -72,7 +72,7 @@ impl Nic {
             ("address_segment_o", 24),
             ("address_times_sent_o", 2),
             ("stats_o", 10),
-            ("debug_events_o", 25),
+            ("debug_events_o", 30),
         ];
         outputs.extend(self.groups().iter().map(|group| (group.port, group.bits())));
         outputs.push(("debug_state_o", state_bits(&self.description)));
@@ -232,6 +232,11 @@ pub struct Bench {
     /// Number of times that a flow had each of the 32 subsets of events in a cycle: first stage, second stage, visit,
     /// generation and departure, the first one lowest.
     pub events: [u64; 32],
+    /// Number of times that a program's answer, on its way to be merged, met a call of the program for its flow: a
+    /// packet after a packet, a visit after a packet, and a visit whose timer that packet ends; and of visits that met
+    /// the first or the second stage of Incoming. A packet never follows a visit: in that cycle, it was in the first
+    /// stage.
+    pub conflicts: [u64; 5],
 }
 
 impl Bench {
@@ -249,6 +254,7 @@ impl Bench {
             config: nic.config_words(),
             done: 0,
             events: [0; 32],
+            conflicts: [0; 5],
             groups: nic.groups(),
             nic,
             tonic,
@@ -383,6 +389,7 @@ impl Bench {
                 }
                 if name == "debug_events_o" {
                     (0..5).for_each(|flow| self.events[(found >> (5 * flow) & 31) as usize] += 1);
+                    (0..5).for_each(|case| self.conflicts[case] += found >> (25 + case) & 1);
                 }
             }
             at += words;

@@ -14,9 +14,10 @@
 //! | back-pressured, idle | computed from the merged values |
 //! | expiry | restarted by the program or after expiry, otherwise started by generation; off if no segment is sent |
 //!
-//! A visit is discarded if the fixed-function stage or the program processes a packet of the same flow in this cycle:
-//! acknowledgements take precedence over timeouts. Marks are kept for all segments that were sent, also those that a
-//! smaller window does not cover any more.
+//! The program runs in the cycle before. A visit is discarded there if the fixed-function stage or the program
+//! processes a packet of the same flow in that cycle: acknowledgements take precedence over timeouts. So one of the
+//! program's two answers is merged at most. Marks are kept for all segments that were sent, also those that a smaller
+//! window does not cover any more.
 
 use super::generate::{Generated, next_segment};
 use super::incoming::Acknowledged;
@@ -48,8 +49,6 @@ pub(crate) struct Events {
 pub(crate) struct Merged {
     pub(crate) window: Window,
     pub(crate) duty: Duty,
-    /// The periodic run was dropped.
-    pub(crate) is_visit_dropped: bool,
     /// Number of segments that a timeout has marked and that were not marked before: a receiver that grants tokens has
     /// to be informed of them.
     pub(crate) timed_out: u16,
@@ -57,23 +56,22 @@ pub(crate) struct Merged {
 
 /// Merges the events of a flow.
 pub(crate) fn merge(window: &Window, duty: &Duty, events: &Events, now: Ticks, shape: &Shape) -> Merged {
-    let is_visit_dropped = events.periodic.is_some() && (events.acknowledged.is_some() || events.incoming.is_some());
-    let visit = events.periodic.filter(|_| !is_visit_dropped);
+    let visit = events.periodic.filter(|_| events.incoming.is_none());
     let answer = events.incoming.or(visit.map(|(answer, _)| answer));
 
     let next_window = merge_window(window, events, answer.as_ref(), shape);
     let sent = forward(next_window.start, next_window.next);
     let may_be_marked = RingMap::range(shape.position(next_window.start), sent, shape.window()) & !next_window.acked;
-    let range = |answer: &Answer| answer.range(next_window.start, sent, shape);
-    let incoming_marks = events.incoming.as_ref().map_or(RingMap::EMPTY, range);
-    let visit_marks = visit.map_or(RingMap::EMPTY, |(answer, _)| range(&answer));
+    // Ranges are of what was outstanding before the cycle, and of the segment that it may have sent.
+    let most = (forward(window.start, window.next) + 1).min(shape.window());
+    let marks = answer.map_or(RingMap::EMPTY, |answer| answer.range(window.start, most, shape));
     let mut marked = duty.marked;
     if let Some(repeat) = events.generated.filter(|generated| generated.is_repeat) {
         marked &= !RingMap::range(shape.position(repeat.id), 1, shape.window());
     }
     let is_timeout = visit.is_some_and(|(_, is_expired)| is_expired);
-    let timed_out = if is_timeout { (visit_marks & may_be_marked & !marked).count() as u16 } else { 0 };
-    marked = (marked | incoming_marks | visit_marks) & may_be_marked;
+    let timed_out = if is_timeout { (marks & may_be_marked & !marked).count() as u16 } else { 0 };
+    marked = (marked | marks) & may_be_marked;
 
     assert!(!events.transmitted || duty.outstanding > 0, "an address has left that was not generated");
     let mut next_duty = Duty {
@@ -88,7 +86,7 @@ pub(crate) fn merge(window: &Window, duty: &Duty, events: &Events, now: Ticks, s
         || visit.is_some_and(|(answer, is_expired)| answer.restart || is_expired);
     set_timer(&mut next_duty, is_restarted, events.generated.is_some(), sent, now);
     set_flags(&next_window, &mut next_duty, shape);
-    Merged { window: next_window, duty: next_duty, is_visit_dropped, timed_out }
+    Merged { window: next_window, duty: next_duty, timed_out }
 }
 
 fn merge_window(window: &Window, events: &Events, answer: Option<&Answer>, shape: &Shape) -> Window {

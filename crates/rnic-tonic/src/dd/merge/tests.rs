@@ -109,7 +109,7 @@ fn draw_events(random: &mut RandomStream, modules: u32, window: &Window, duty: &
 /// The next state by the table, segment by segment and variable by variable.
 fn observe(window: &Window, duty: &Duty, events: &Events, now: Ticks, shape: &Shape) -> (Window, Duty) {
     let at = |map: &RingMap, id: SegmentId| map.test(shape.position(id));
-    let visit = if events.acknowledged.is_none() && events.incoming.is_none() { events.periodic } else { None };
+    let visit = if events.incoming.is_none() { events.periodic } else { None };
     let start = events.acknowledged.map_or(window.start, |done| done.start);
     let next = match events.generated {
         Some(generated) if !generated.is_repeat => generated.id.plus(1),
@@ -186,7 +186,6 @@ fn compare(seed: u64, rounds: u32) -> [u32; 32] {
             let merged = merge(&window, &duty, &events, now, &shape);
             let expected = observe(&window, &duty, &events, now, &shape);
             assert_eq!((merged.window, merged.duty), expected, "modules {modules:05b}: {events:?} at {now}");
-            assert_eq!(merged.is_visit_dropped, modules & 0b100 != 0 && modules & 0b11 != 0, "{modules:05b}");
             assert!(is_zero_outside(&merged, &shape));
             hits[modules as usize] += 1;
         }
@@ -245,12 +244,28 @@ fn t18_an_acknowledgement_wins_over_a_timeout() {
     let packet = Packet { ack: true, cum: start.plus(4), ..Packet::default() };
     let acknowledged = acknowledge(&window, &packet, &shape);
     let both = merge(&window, &duty, &Events { acknowledged, ..alone }, Ticks::new(60), &shape);
-    assert!(both.is_visit_dropped && both.timed_out == 0);
-    assert_eq!((both.window.size, both.duty.marked.count(), both.duty.timer), (64, 0, duty.timer));
-    assert_eq!(both.window.start, start.plus(4));
+    assert_eq!(
+        (both.window.start, both.duty.marked.count(), both.timed_out),
+        (start.plus(4), 6, 6),
+        "none is repeated"
+    );
     let second = Events { incoming: Some(answer(&Actions { window: U::new(65), ..Actions::default() })), ..alone };
     let merged = merge(&window, &duty, &second, Ticks::new(60), &shape);
-    assert!(merged.is_visit_dropped && merged.window.size == 65, "the second stage counts as an acknowledgement too");
+    assert_eq!((merged.window.size, merged.duty.marked.count(), merged.timed_out), (65, 0, 0), "nothing of the visit");
+}
+
+#[test]
+fn t18_an_answer_marks_the_segment_that_is_sent_while_it_is_merged() {
+    let (shape, window, duty) = flow(0xFF_FFFA);
+    let mark =
+        |to: u32| Actions { mark: true, from: id(window.start), to: id(window.start.plus(to)), ..Actions::default() };
+    let generated = next_segment(&window, &duty, &shape);
+    assert_eq!(generated.map(|generated| generated.id), Some(window.next), "a new one");
+    for (to, expected) in [(10, 10), (11, 11), (12, 11)] {
+        let events = Events { generated, incoming: Some(answer(&mark(to))), ..Events::default() };
+        let merged = merge(&window, &duty, &events, Ticks::new(0), &shape);
+        assert_eq!(merged.duty.marked.count(), expected, "up to {to}");
+    }
 }
 
 #[test]
