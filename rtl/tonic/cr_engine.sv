@@ -269,6 +269,7 @@ module cr_engine #(
           .own_enq_i(own_enq),
           .flow_enq_i(flow_enq),
           .ring_enq_i(ring_enq),
+          .stored_enq_i(credit_enq),
           .credit_enq_i(next_enq),
           .enters_i(enters),
           .count_enq_i(count_enq),

@@ -7,7 +7,8 @@
 //
 //   changed_xmit_i      settings of Transmit's flow after this cycle's events, without its departure
 //   own_enq_i           Enqueue works on its flow, and Transmit on another
-//   credit_enq_i        settings of Enqueue's flow after this cycle's events
+//   stored_enq_i        settings of Enqueue's flow before this cycle's events
+//   credit_enq_i        the same after them
 //   is_ready_o          the oldest address of Transmit's flow may leave
 //   left_credit_o       its credit after that
 //   wanted_xmit_o       Transmit's flow is to be in the ready set, if it is not yet
@@ -30,6 +31,7 @@ module cr_rate #(
     input  logic                          own_enq_i,
     input  logic [$clog2(FLOWS)-1:0]      flow_enq_i,
     input  tonic_pkg::ring_t              ring_enq_i,
+    input  tonic_pkg::credit_t            stored_enq_i,
     input  tonic_pkg::credit_t            credit_enq_i,
     input  logic                          enters_i,
     input  logic [tonic_pkg::COUNT_W-1:0] count_enq_i,
@@ -52,6 +54,7 @@ module cr_rate #(
   assign due_o = is_due && !due_xmit && !due_enq;
   assign flow_due_o = flow_due;
 
+  // A command that changes credit or the time from which it grows empties the ring, so that the stored ones serve here.
   // Transmit. Whether an address leaves is known late, so both cases are computed beside that: what is lacking for the
   // next one too, and, if none leaves, for the oldest one, with settings that change in this cycle.
   logic [13:0] bytes_now, bytes_next, bytes_stay, bytes_enq, lack_next, lack_stay, lack_xmit, lack_enq;
@@ -105,9 +108,9 @@ module cr_rate #(
       .bytes_o(bytes_stay)
   );
   cr_growth i_growth_stay (
-      .since_i(changed_xmit_i.since), .now_i(now_i), .rate_i(changed_xmit_i.rate), .growth_o(growth_stay)
+      .since_i(credit_xmit_i.since), .now_i(now_i), .rate_i(changed_xmit_i.rate), .growth_o(growth_stay)
   );
-  assign grown_stay = 47'(changed_xmit_i.credit) + 47'(growth_stay);
+  assign grown_stay = 47'(credit_xmit_i.credit) + 47'(growth_stay);
   cr_pace i_pace_stay (
       .grown_i(grown_stay),
       .rate_i(changed_xmit_i.rate),
@@ -130,9 +133,9 @@ module cr_rate #(
       .bytes_o(bytes_enq)
   );
   cr_growth i_growth_enq (
-      .since_i(credit_enq_i.since), .now_i(now_i), .rate_i(credit_enq_i.rate), .growth_o(growth_enq)
+      .since_i(stored_enq_i.since), .now_i(now_i), .rate_i(credit_enq_i.rate), .growth_o(growth_enq)
   );
-  assign grown_enq = 47'(credit_enq_i.credit) + 47'(growth_enq);
+  assign grown_enq = 47'(stored_enq_i.credit) + 47'(growth_enq);
   cr_pace i_pace_enq (
       .grown_i(grown_enq),
       .rate_i(credit_enq_i.rate),

@@ -293,6 +293,7 @@ module dd_engine #(
       .new_i(is_new && has_gen[NUMBER]), \
       .new_map_i(new_map), \
       .repeat_i(is_repeat && has_gen[NUMBER]), \
+      .repeat_place_i(segment.id[tonic_pkg::K_W-1:0]), \
       .repeat_map_i(has_gen[NUMBER] ? repeat_map : '0), \
       .times_sent_i(segment.times_sent), \
       .transmitted_i(has_dep[NUMBER]), \
@@ -302,10 +303,12 @@ module dd_engine #(
       .now_i(tick_i), \
       .window_o(merged_window_``NAME), \
       .duty_o(merged_duty_``NAME), \
+      .wants_o(wants_``NAME), \
       .fresh_o(fresh_``NAME) \
   )
 
   logic [K-1:0] fresh_gen, fresh_inc, fresh_ack, fresh_run, fresh_vis;
+  logic         wants_gen, wants_inc, wants_per, wants_ack, wants_run, wants_vis;
   `TONIC_MERGE(gen, 0);
   `TONIC_MERGE(inc, 1);
   `TONIC_MERGE(per, 2);
@@ -463,12 +466,13 @@ module dd_engine #(
   logic [3:0] activate;
   logic [3:0] has_turn;
   assign wanted_gen = is_live_gen && !is_remove && !merged_duty_gen.idle && !merged_duty_gen.back_pressured;
-  assign wanted_inc = own_inc && !merged_duty_inc.idle && !merged_duty_inc.back_pressured;
+  // Flows on which Segment Generation does not work: their merges need not wait for what it sends.
+  assign wanted_inc = own_inc && wants_inc;
   // What the first stage of Incoming makes possible begins with the answer to its packet.
-  assign wanted_per = own_per && (!has_ack[2] || has_dep[2]) && !merged_duty_per.idle &&
-      !merged_duty_per.back_pressured;
+  assign wanted_per = own_per && (!has_ack[2] || has_dep[2]) && wants_per;
   assign wanted_dep = valid_dep && !(active_gen && same_gen_dep) && !(valid_inc && same_inc_dep) &&
-      !(valid_per && same_per_dep) && !next_duty_dep.idle && !next_duty_dep.back_pressured;
+      !(valid_per && same_per_dep) &&
+      ((valid_ack && same_dep_ack) ? wants_ack : (!duty_dep.idle && !next_duty_dep.back_pressured));
   assign settle = turn_valid && !turn_extra;
   assign activate[0] = wanted_gen &&
       (has_inc[0] || (has_per[0] && !has_ack[0]) || has_dep[0] || command_valid_q);

@@ -9,10 +9,11 @@
 //   marks_i        the segments that these answers mark
 //   restart_i      an answer restarts the timer, or a visit has found that it has expired
 //   new_i          Segment Generation sends the next new segment, whose place in the ring is `new_map_i`
-//   repeat_i       Segment Generation sends a marked segment, for the time `times_sent_i`; its place is `repeat_map_i`,
-//                  which is zero otherwise
+//   repeat_i       Segment Generation sends a marked segment, for the time `times_sent_i`; its place is
+//                  `repeat_place_i`, and `repeat_map_i`, which is zero otherwise
 //   transmitted_i  an address has left the credit engine
 //   limit_i        the driver announces segments
+//   wants_o        the flow has a segment to send and may, if Segment Generation does not work on it
 //   fresh_o        segments that `marks_i` marks and that were not marked
 module dd_merge (
     input  tonic_pkg::window_t            window_i,
@@ -30,6 +31,7 @@ module dd_merge (
     input  logic                          new_i,
     input  logic [tonic_pkg::K-1:0]       new_map_i,
     input  logic                          repeat_i,
+    input  logic [tonic_pkg::K_W-1:0]     repeat_place_i,
     input  logic [tonic_pkg::K-1:0]       repeat_map_i,
     input  logic [1:0]                    times_sent_i,
     input  logic                          transmitted_i,
@@ -39,6 +41,7 @@ module dd_merge (
     input  logic [23:0]                   now_i,
     output tonic_pkg::window_t            window_o,
     output tonic_pkg::duty_t              duty_o,
+    output logic                          wants_o,
     output logic [tonic_pkg::K-1:0]       fresh_o
 );
   localparam int unsigned K = tonic_pkg::K;
@@ -48,7 +51,10 @@ module dd_merge (
   logic [23:0]        start, after_next, limit, sent_before, sent, timer;
   logic [K-1:0]       acked, outstanding, in_window, may_be_marked, kept_marks, sent_marks, new_marks;
   logic [K-1:0]       repeats_low, repeats_high;
-  logic               is_generated, is_stopped, is_marked, is_new_marked;
+  logic               is_generated, is_stopped, has_sent, has_kept, has_two_kept, is_marked, is_new_marked;
+  logic               is_held;
+  logic [K-1:0]       in_kept;
+  logic [COUNT_W-1:0] staying;
   logic [1:0]         is_announced, is_within;
   logic [COUNT_W-1:0] waiting;
 
@@ -77,14 +83,22 @@ module dd_merge (
 
   // Whether there is a segment to send: a marked one, or a new one.
   range_mask #(.W(K)) i_window (.from_i(start[K_W-1:0]), .count_i(window_o.size), .mask_o(in_window));
-  assign is_marked = (kept_marks & in_window) != '0 || (sent_marks & in_window) != '0;
-  assign is_new_marked = (marks_i & new_map_i & in_window) != '0;
+  assign in_kept = duty_i.marked & may_be_marked & in_window;
+  some_set #(.W(K)) i_kept (.map_i(in_kept), .any_o(has_kept), .two_o(has_two_kept));
+  assign has_sent = |(sent_marks & in_window);
+  // One mark less, if a marked segment is sent.
+  assign is_marked = has_sent || has_two_kept || (has_kept && !(repeat_i && in_kept[repeat_place_i]));
+  assign is_new_marked = |(marks_i & new_map_i & in_window);
   serial_after #(.W(24)) i_announced (.a_i(limit), .b_i(window_i.next), .after_o(is_announced[0]));
   serial_after #(.W(24)) i_announced_after (.a_i(limit), .b_i(after_next), .after_o(is_announced[1]));
   assign is_within[0] = sent < 24'(window_o.size);
   assign is_within[1] = sent + 24'd1 < 24'(window_o.size);
 
   assign waiting = duty_i.outstanding + COUNT_W'(is_generated) - COUNT_W'(transmitted_i);
+  assign staying = duty_i.outstanding - COUNT_W'(transmitted_i);
+  assign is_held = (staying >= COUNT_W'(tonic_pkg::STOP)) ||
+      (duty_i.back_pressured && !(staying < COUNT_W'(tonic_pkg::START)));
+  assign wants_o = (has_sent || has_kept || (is_announced[0] && is_within[0])) && !is_held;
   assign timer = answer_i ? timer_i : duty_i.timer;
   assign is_stopped = (sent == 24'd0 && !new_i) || (timer == 24'd0);
 

@@ -42,16 +42,25 @@ module flow_turns #(
     if (settle_i) push[0] = wanted_i;
   end
 
-  // A flow whose turn ends has its bit, so that no other request for it is an insertion.
-  bit_array #(.W(FLOWS), .SETS(4), .CLEARS(1)) i_has_turn (
-      .clk(clk),
-      .rst_n(rst_n),
-      .set_i(push),
-      .set_at_i(flow_i),
-      .clear_i(settle_i && !wanted_i),
-      .clear_at_i(flow_i[0+:F]),
-      .bits_o(has_turn_q)
-  );
+  // A flow whose turn ends has its bit, so that no other request for it is an insertion. Whether the first flow is
+  // wanted is known last, so its place is decoded beside that.
+  logic [FLOWS-1:0]   own_map, other_maps;
+  logic [3*FLOWS-1:0] maps;
+  one_hot #(.W(FLOWS)) i_own (.enable_i(1'b1), .position_i(flow_i[0+:F]), .map_o(own_map));
+  generate
+    for (genvar p = 1; p < 4; p++) begin : g_other
+      one_hot #(.W(FLOWS)) i_other (
+          .enable_i(push[p]), .position_i(flow_i[p*F+:F]), .map_o(maps[(p-1)*FLOWS+:FLOWS])
+      );
+    end
+  endgenerate
+  assign other_maps = maps[0+:FLOWS] | maps[FLOWS+:FLOWS] | maps[2*FLOWS+:FLOWS];
+  always_ff @(posedge clk) begin
+    if (!rst_n) has_turn_q <= '0;
+    else begin
+      has_turn_q <= (has_turn_q & ~((settle_i && !wanted_i) ? own_map : '0)) | (push[0] ? own_map : '0) | other_maps;
+    end
+  end
 
   flow_set #(.FLOWS(FLOWS)) i_set (
       .clk(clk),

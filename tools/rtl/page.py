@@ -138,15 +138,15 @@ def template(report):
     lines = [[scheme, *(number(found[name]) for name in ("lut", "lut_memory", "ff", "ramb36", "dsp", "levels"))]
              for scheme, found in engines if found]
     text += ("\nT-R9, credit engines. The paper: by windows the least; by rates more LUT and fewer BRAM than by "
-             "tokens. Here rates take more of both: Enqueue asks for the oldest address of its flow too, so that the ring "
-             "has two readers, 16 RAMB36 each.\n\n")
+             "tokens.\n\n")
     text += table(["credit by", "LUT", "of them memory", "FF", "BRAM36", "DSP", "levels"], lines)
     paths = [(row, report["modules"].get(row.name, {})) for row in rows() if row.paths]
     lines = [[row.name, number(found["levels"]), *(f"`{end}`" for end in found["path"])]
              for row, found in paths if "path" in found]
-    text += ("\nThe longest path of each. 31 levels meet 10 ns on the paper's device: credit by windows and by tokens is "
-             "within them. Data delivery chooses a segment, marks, merges and inserts into the active set in one cycle, "
-             "credit by rates decides twice, before and after a departure: they need another stage for that.\n\n")
+    text += ("\nThe longest path of each. 31 levels meet 10 ns on the paper's device. A program's function has a cycle of its "
+             "own; in the next one its answer is merged. Generation chooses a segment, merges it and inserts its flow into "
+             "the active set in one cycle, so that one flow alone can send in each; credit by rates decides about two "
+             "addresses in one.\n\n")
     text += table(["row", "levels", "from", "to"], lines)
     return text
 

@@ -55,6 +55,9 @@ fn i23_masks_counts_and_serial_comparisons_are_proved() {
     for width in [43, 128, 256] {
         prove("popcount_step_proof", &[("W", width)], &no_weight);
     }
+    for width in [64, 128, 256] {
+        prove("some_set_proof", &[("W", width)], &Change::new("some_of_sets", "(a[0] && a[2])", "1'b0"));
+    }
     prove("serial_after_proof", &[], &Change::new("serial_after", "(distance != '0)", "1'b1"));
 }
 
