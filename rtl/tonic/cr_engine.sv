@@ -3,7 +3,7 @@
 // Source: Tonic, section 3.3; the model is crates/rnic-tonic/src/cr.rs, equal in every cycle. Modules work side by
 // side, each on a flow of its own: Transmit (xmit), Enqueue or a command (enq), parameters set for a packet (inc) and
 // by a visit (per), a timer that has expired (due). What data delivery sends takes a cycle on the wires and one to
-// memory.
+// memory; the parameters of a visit come a cycle later, out of a register in data delivery.
 //
 // Three credit schemes, chosen by the program. With windows an address leaves when its flow's turn comes. With rates a
 // flow that lacks credit waits in the timing wheel; the division that says how long takes five cycles. With tokens a
@@ -54,21 +54,22 @@ module cr_engine #(
   localparam logic HAS_TOKENS = tonic_user_pkg::SCHEME == tonic_pkg::SCHEME_TOKEN;
 
   // ---------------------------------------------------------------- stages
-  logic [2:0]             enq_valid_q, inc_valid_q, per_valid_q;
+  logic [2:0]             enq_valid_q, inc_valid_q;
+  logic [1:0]             per_valid_q;
   logic [F-1:0]           enq_wire_flow_q, enq_fetch_flow_q, flow_enq;
   logic [F-1:0]           inc_wire_flow_q, inc_fetch_flow_q, flow_inc;
-  logic [F-1:0]           per_wire_flow_q, per_fetch_flow_q, flow_per;
+  logic [F-1:0]           per_fetch_flow_q, flow_per;
   tonic_pkg::forward_t    enq_wire_q, enq_fetch_q, entered;
   tonic_pkg::parameters_t inc_wire_q, inc_fetch_q, set_inc;
-  tonic_pkg::parameters_t per_wire_q, per_fetch_q, set_per;
+  tonic_pkg::parameters_t per_fetch_q, set_per;
 
   always_ff @(posedge clk) begin
     enq_valid_q <= rst_n ? {enq_valid_q[1:0], forward_valid_i} : 3'd0;
     inc_valid_q <= rst_n ? {inc_valid_q[1:0], incoming_valid_i} : 3'd0;
-    per_valid_q <= rst_n ? {per_valid_q[1:0], periodic_valid_i} : 3'd0;
+    per_valid_q <= rst_n ? {per_valid_q[0], periodic_valid_i} : 2'd0;
     {flow_enq, enq_fetch_flow_q, enq_wire_flow_q} <= {enq_fetch_flow_q, enq_wire_flow_q, forward_flow_i};
     {flow_inc, inc_fetch_flow_q, inc_wire_flow_q} <= {inc_fetch_flow_q, inc_wire_flow_q, incoming_flow_i};
-    {flow_per, per_fetch_flow_q, per_wire_flow_q} <= {per_fetch_flow_q, per_wire_flow_q, periodic_flow_i};
+    {flow_per, per_fetch_flow_q} <= {per_fetch_flow_q, periodic_flow_i};
     entered <= enq_fetch_q;
     enq_fetch_q <= enq_wire_q;
     enq_wire_q <= forward_i;
@@ -76,8 +77,7 @@ module cr_engine #(
     inc_fetch_q <= inc_wire_q;
     inc_wire_q <= incoming_i;
     set_per <= per_fetch_q;
-    per_fetch_q <= per_wire_q;
-    per_wire_q <= periodic_i;
+    per_fetch_q <= periodic_i;
   end
 
   logic         turn_valid, turn_extra, is_blocked;
@@ -87,7 +87,7 @@ module cr_engine #(
   assign valid_xmit = turn_valid && !is_blocked;
   assign valid_enq = enq_valid_q[2];
   assign valid_inc = inc_valid_q[2];
-  assign valid_per = per_valid_q[2];
+  assign valid_per = per_valid_q[1];
 
   // ---------------------------------------------------------------- state of the flows
   logic [5*RING_W-1:0]   rings;

@@ -145,11 +145,20 @@ module cr_rate #(
       .lack_o(lack_enq)
   );
 
-  // Who waits. A flow in the ready set, or one that waits already, is left alone.
+  // Who waits. A flow in the ready set, or one that waits already, is left alone. That a flow waits is known late in a
+  // cycle, so it enters the set in the next one, and is compared until then. It is not due so soon: the division takes
+  // longer.
   logic [FLOWS-1:0] is_waiting_q;
+  logic [1:0]       begins_q;
+  logic [F-1:0]     begins_xmit_q, begins_enq_q;
+  logic             waits_xmit, waits_enq;
   logic             is_free_xmit, is_free_enq, may_send_xmit, may_send_enq, wait_main, wait_xmit, wait_enq;
-  assign is_free_xmit = !has_turn_i[0] && (!is_waiting_q[flow_xmit_i] || due_xmit);
-  assign is_free_enq = !has_turn_i[1] && (!is_waiting_q[flow_enq_i] || due_enq);
+  assign waits_xmit = is_waiting_q[flow_xmit_i] || (begins_q[0] && begins_xmit_q == flow_xmit_i) ||
+      (begins_q[1] && begins_enq_q == flow_xmit_i);
+  assign waits_enq = is_waiting_q[flow_enq_i] || (begins_q[0] && begins_xmit_q == flow_enq_i) ||
+      (begins_q[1] && begins_enq_q == flow_enq_i);
+  assign is_free_xmit = !has_turn_i[0] && (!waits_xmit || due_xmit);
+  assign is_free_enq = !has_turn_i[1] && (!waits_enq || due_enq);
   assign may_send_xmit = (count_xmit_i != '0) && is_soon_xmit;
   assign may_send_enq = (count_enq_i != '0) && is_soon_enq;
   assign wanted_xmit_o = valid_xmit_i && (may_send_xmit || due_xmit) && (!is_extra_i || is_free_xmit);
@@ -159,11 +168,16 @@ module cr_rate #(
   assign wait_enq = own_enq_i && is_free_enq && (count_enq_i != '0) && !may_send_enq && !due_enq;
   assign waits_o = {wait_xmit || wait_enq, wait_main};
 
+  always_ff @(posedge clk) begin
+    begins_q <= rst_n ? {wait_enq, wait_main || wait_xmit} : 2'b00;
+    begins_xmit_q <= flow_xmit_i;
+    begins_enq_q <= flow_enq_i;
+  end
   bit_array #(.W(FLOWS), .SETS(2), .CLEARS(1)) i_is_waiting (
       .clk(clk),
       .rst_n(rst_n),
-      .set_i({wait_enq, wait_main || wait_xmit}),
-      .set_at_i({flow_enq_i, flow_xmit_i}),
+      .set_i(begins_q),
+      .set_at_i({begins_enq_q, begins_xmit_q}),
       .clear_i(is_due),
       .clear_at_i(flow_due),
       .bits_o(is_waiting_q)
@@ -212,7 +226,10 @@ module cr_rate #(
       // Otherwise two flows begin to wait beside Transmit's.
       assert (!(wait_xmit && wait_enq));
       // Otherwise a waiting flow has a turn.
-      assert (!(valid_xmit_i && !is_extra_i && is_waiting_q[flow_xmit_i]));
+      assert (!(valid_xmit_i && !is_extra_i && waits_xmit));
+      // Otherwise a flow is due in the cycle after it has begun to wait.
+      assert (!(is_due && begins_q[0] && begins_xmit_q == flow_due));
+      assert (!(is_due && begins_q[1] && begins_enq_q == flow_due));
     end
   end
 `endif

@@ -495,8 +495,22 @@ module dd_engine #(
   );
 
   // ---------------------------------------------------------------- outputs
+  // Which marks are fresh is known late, so they are counted a cycle later: the register in front of the wires to
+  // credit is here for visits.
+  logic              visited_q, visited_rate_q, visited_expired_q;
+  logic [F-1:0]      visited_flow_q;
+  logic [22:0]       visited_new_rate_q;
+  logic [K-1:0]      visited_fresh_q;
   logic [SIZE_W-1:0] fresh_count;
-  popcount #(.W(K)) i_fresh (.map_i(fresh_per), .count_o(fresh_count));
+  always_ff @(posedge clk) begin
+    visited_q <= rst_n && valid_per;
+    visited_flow_q <= flow_per;
+    visited_rate_q <= HAS_RATE && (answer_per.rate != duty_per.rate);
+    visited_new_rate_q <= answer_per.rate;
+    visited_expired_q <= HAS_TOKENS && expired_per;
+    visited_fresh_q <= fresh_per;
+  end
+  popcount #(.W(K)) i_fresh (.map_i(visited_fresh_q), .count_o(fresh_count));
 
   always_comb begin
     forward_valid_o = command_valid_q || generated;
@@ -516,13 +530,13 @@ module dd_engine #(
     incoming_o.extra = '0;
     incoming_valid_o = valid_inc && (incoming_o.has_rate || incoming_o.has_grant);
 
-    periodic_flow_o = flow_per;
-    periodic_o.has_rate = HAS_RATE && (answer_per.rate != duty_per.rate);
-    periodic_o.rate = answer_per.rate;
+    periodic_flow_o = visited_flow_q;
+    periodic_o.has_rate = visited_rate_q;
+    periodic_o.rate = visited_new_rate_q;
     periodic_o.has_grant = 1'b0;
     periodic_o.grant = 24'd0;
-    periodic_o.extra = (HAS_TOKENS && expired_per) ? fresh_count : '0;
-    periodic_valid_o = valid_per && (periodic_o.has_rate || periodic_o.extra != '0);
+    periodic_o.extra = visited_expired_q ? fresh_count : '0;
+    periodic_valid_o = visited_q && (periodic_o.has_rate || periodic_o.extra != '0);
 
     stats_o = {
       is_dropped,
