@@ -14,6 +14,7 @@ mod derived;
 mod error;
 mod faults;
 mod fitted;
+mod groups;
 mod json_schema;
 mod keys;
 mod nic;
@@ -29,6 +30,7 @@ mod slow_host;
 mod tenants;
 mod topologies;
 mod traffic;
+mod transports;
 mod warnings;
 mod workloads;
 
@@ -100,7 +102,7 @@ pub struct Plan {
     pub spine_rates: Vec<BitRate>,
     /// The switches, all alike.
     pub switch: Option<SwitchPlan>,
-    /// The transport of every queue pair.
+    /// The transport of every queue pair, except those of groups of traffic with a transport of their own.
     pub transport: Profile,
     /// The NIC memory model, when there is one.
     pub nic: Option<NicPlan>,

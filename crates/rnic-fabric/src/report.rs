@@ -2,6 +2,7 @@
 
 mod collective;
 mod fields;
+mod groups;
 pub(crate) mod latency_parts;
 mod parquet_file;
 mod percentile;
@@ -24,6 +25,7 @@ use crate::falcon_counts::FalconFigures;
 pub use crate::host::Recoveries;
 pub use crate::host::nic::NicFigures;
 pub use collective::{CollectiveFigures, ExecutionFigures};
+pub use groups::GroupFigures;
 pub use latency_parts::LatencyParts;
 pub use parquet_file::ParquetError;
 pub use percentile::Spread;
@@ -58,6 +60,8 @@ pub struct FlowRecord {
     pub request: Option<u32>,
     /// Index of the tenant that the flow belongs to, in the order of names, in the workload `tenants`.
     pub tenant: Option<u32>,
+    /// Index of the group of traffic that the flow belongs to, in the order of names, when the plan has groups.
+    pub group: Option<u32>,
 }
 
 impl FlowRecord {
@@ -86,7 +90,7 @@ pub struct Drops {
 }
 
 /// The result of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// Name of the plan.
     pub plan: String,
@@ -170,6 +174,9 @@ pub struct Report {
     /// Results of each tenant, by its name, when the workload has tenants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenants: Option<BTreeMap<String, TenantFigures>>,
+    /// Results of each group of traffic, by its name, when the plan has groups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<BTreeMap<String, GroupFigures>>,
     /// Fairness between queue pairs and between tenants, when the workload has tenants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
@@ -319,7 +326,7 @@ mod tests {
     fn flow(start: u64, fct: u64, bytes: u64) -> FlowRecord {
         let (start, fct) = (Time::from_us(start), Duration::from_us(fct));
         let ideal = Duration::from_us(bytes.div_ceil(1_000));
-        FlowRecord { id: 0, src: 0, dst: 1, bytes, start, fct, ideal, request: None, tenant: None }
+        FlowRecord { id: 0, src: 0, dst: 1, bytes, start, fct, ideal, request: None, tenant: None, group: None }
     }
 
     /// All results that are computed from the records of flows, with their units. Averages exclude the warm-up,

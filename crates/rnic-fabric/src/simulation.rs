@@ -30,6 +30,7 @@ mod builder;
 mod connect;
 mod drives;
 mod finish;
+mod groups;
 mod manual;
 mod part;
 mod partition;
@@ -46,6 +47,7 @@ use core::ops::ControlFlow;
 
 use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
 use rnic_engine::Transport;
+use rnic_policy::Profile;
 use slab::Slab;
 use std::sync::Arc;
 
@@ -58,8 +60,9 @@ use crate::topology::Paths;
 use crate::workload::Source;
 
 use builder::Builder;
-use connect::{ActiveFlow, Flow, QpNumbers};
+use connect::{ActiveFlow, Flow, NUMBERS_OF_FLOWS, QpNumbers};
 use drives::Drive;
+use groups::GroupCounts;
 use part::Window;
 use partition::Partition;
 use parts::Parts;
@@ -104,9 +107,16 @@ pub struct Simulation {
     seed: u64,
     parts: Parts,
     paths: Paths,
-    transport: Arc<Transport>,
+    /// Transports of flows: of each group of traffic, or the only one.
+    transports: Vec<Arc<Transport>>,
     source: Box<dyn Source>,
     flows: Vec<Flow>,
+    /// Results of groups of traffic that flows leave when they end.
+    group_counts: Vec<GroupCounts>,
+    /// True when a queue pair may use Falcon.
+    uses_falcon: bool,
+    /// Every queue pair number is a multiple of this one.
+    number_spacing: u32,
     active: Slab<ActiveFlow>,
     qp_numbers: Vec<QpNumbers>,
     first_psns: RandomStream,
@@ -156,9 +166,12 @@ impl Simulation {
         plan.check()?;
         let streams = RandomStreams::new(seed);
         let topology = plan.topology.build();
-        let mut profile = plan.transport.clone();
-        profile.set_line_rate(plan.host_links.rate);
-        let transport = Transport::new(profile).map_err(rnic_transports::SelectError::from)?;
+        let transport = |profile: &Profile| {
+            let mut profile = profile.clone();
+            profile.set_line_rate(plan.host_links.rate);
+            Ok(Arc::new(Transport::new(profile).map_err(rnic_transports::SelectError::from)?))
+        };
+        let transports = plan.transports().into_iter().map(transport).collect::<Result<_, PlanError>>()?;
         let rates: Vec<BitRate> = (0..topology.hosts).map(|host| plan.host_rate(host)).collect();
         let partition = Partition::new(&topology, parts);
         let builder = Builder::new(plan, &streams, &topology, &partition);
@@ -167,9 +180,12 @@ impl Simulation {
             qp_numbers: vec![QpNumbers::default(); parts.host_count()],
             parts,
             paths: Paths::new(&topology),
-            transport: Arc::new(transport),
+            transports,
             source: plan.workload.source(&rates, &streams),
             flows: Vec::new(),
+            group_counts: vec![GroupCounts::default(); plan.workload.groups().len()],
+            uses_falcon: plan.uses_falcon(),
+            number_spacing: if plan.splits_queue_pairs() { NUMBERS_OF_FLOWS } else { 1 },
             active: Slab::new(),
             first_psns: streams.stream("connection/psn"),
             drive: None,
@@ -193,6 +209,7 @@ impl Simulation {
         simulation.start_nvme();
         script::start(&mut simulation);
         simulation.tenancy = Tenancy::new(plan, &mut simulation.parts);
+        groups::prepare(&mut simulation);
         let steady = simulation.steady_interval();
         if plan.run.latency_parts {
             Traces::of(&mut simulation).measure_latencies();
@@ -263,8 +280,7 @@ impl Simulation {
         if let Some(tenancy) = &mut self.tenancy {
             tenancy.give_hints(start, horizon, &mut self.parts);
         }
-        let is_falcon = self.plan.transport.protocol.falcon().is_some();
-        let prefetches = is_falcon && self.active.len() > PREFETCH_FLOWS_MIN * self.parts.host_count();
+        let prefetches = self.uses_falcon && self.active.len() > PREFETCH_FLOWS_MIN * self.parts.host_count();
         self.parts.run(Window { horizon, prefetches, order: self.order });
         self.in_flight_max = self.in_flight_max.max(self.parts.in_flight_count());
         self.now = horizon;

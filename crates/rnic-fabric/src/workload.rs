@@ -11,6 +11,7 @@ pub mod chakra;
 pub mod collective;
 pub mod distribution;
 mod flow_file;
+pub mod groups;
 mod incast;
 mod loops;
 mod merged;
@@ -162,6 +163,11 @@ pub trait Source: fmt::Debug + Send {
     /// May panic when there is none.
     fn next_flow(&mut self) -> FlowSpec;
 
+    /// Returns the index of the group of traffic that the next flow belongs to; 0 in plans without groups.
+    fn next_group(&self) -> u32 {
+        0
+    }
+
     /// Notes that a flow has completed at its sender, or has arrived at its receiver; flows are numbered from 0 in the
     /// order in which they were returned. All events before `now` have been processed, so a flow that starts because of
     /// it starts at `now` or later.
@@ -246,6 +252,8 @@ pub enum WorkloadPlan {
     Chakra(chakra::ChakraPlan),
     /// Flows as listed in a file.
     Trace(Arc<FlowFile>),
+    /// Several groups of traffic at the same time, ordered by name.
+    Groups(Vec<groups::GroupPlan>),
 }
 
 /// Poisson traffic between all hosts, in addition to other flows.
@@ -266,6 +274,7 @@ impl WorkloadPlan {
             Self::ClosedLoop { traffic, .. } | Self::OpenLoop { traffic, .. } => traffic.until,
             Self::Nvme(nvme) => Some(nvme.until),
             Self::Tenants(tenants) => Some(tenants.until),
+            Self::Groups(groups) => groups.iter().filter_map(|group| group.workload.until()).max(),
             _ => None,
         }
     }
@@ -274,6 +283,7 @@ impl WorkloadPlan {
     pub(crate) fn ends(&self) -> Option<Time> {
         match self {
             Self::Poisson { duration, .. } => Some(Time::ZERO + *duration),
+            Self::Groups(groups) => groups.iter().filter_map(|group| group.workload.ends()).max(),
             _ => self.until(),
         }
     }
@@ -288,9 +298,35 @@ impl WorkloadPlan {
             Self::ClosedLoop { jitter, .. } => Time::ZERO + *jitter,
             Self::Trace(file) => file.flows.iter().map(|flow| flow.start).max().unwrap_or_default(),
             Self::Chakra(plan) => Time::ZERO + plan.script.shortest_time(),
+            Self::Groups(groups) => groups.iter().map(|group| group.workload.latest_start()).max().unwrap_or_default(),
             _ => Time::ZERO,
         };
         latest.max(self.ends().unwrap_or_default())
+    }
+
+    /// Returns the groups of traffic; empty when the workload is the only one.
+    pub(crate) fn groups(&self) -> &[groups::GroupPlan] {
+        match self {
+            Self::Groups(groups) => groups,
+            _ => &[],
+        }
+    }
+
+    /// Returns the collectives, which may be one of several groups, and the index of that group.
+    pub(crate) fn collective(&self) -> Option<(&collective::CollectivePlan, u32)> {
+        match self {
+            Self::Collective(collective) => Some((collective, 0)),
+            Self::Groups(groups) => {
+                let of_group = |(group, index): (&groups::GroupPlan, u32)| match &group.workload {
+                    Self::Collective(_) => Some(index),
+                    _ => None,
+                };
+                let index = groups.iter().zip(0..).find_map(of_group)?;
+                let (collective, _) = groups[index as usize].workload.collective()?;
+                Some((collective, index))
+            }
+            _ => None,
+        }
     }
 
     /// Returns the flows, for hosts whose links have these rates.
@@ -330,6 +366,7 @@ impl WorkloadPlan {
             Self::Tenants(plan) => Box::new(FlowList::new(plan.flows(streams))),
             Self::Collective(plan) => Box::new(FlowList::new(plan.flows(streams))),
             Self::Chakra(plan) => Box::new(FlowList::new(plan.flows())),
+            Self::Groups(groups) => Box::new(groups::Mixed::new(groups, rates, streams)),
             Self::Trace(file) => {
                 let traffics = Operation::ALL.map(|(_, op)| Arc::new(Traffic { op, ..Traffic::ONE_MESSAGE }));
                 let flow = |line: &TraceFlow| FlowSpec {

@@ -235,6 +235,19 @@ size_unit = "1460B"
 duration = "5ms"
 "#,
     r#"workload = { kind = "manual" }"#,
+    r#"
+[traffic.storage]
+kind = "open-loop"
+op = "read"
+message = "64KiB"
+load = "20%"
+duration = "5ms"
+[traffic.training]
+transport = "falcon"
+kind = "collective"
+collective = "all-reduce"
+bytes = "1MB"
+"#,
     r#"fault = [{ kind = "drop", links = "host-*>*", packets = "data", probability = "1%" }]"#,
     r#"fault = [{ kind = "burst", probability = "1%", length = 10 }]"#,
     r#"fault = [{ kind = "burst", probability = "1%", end = "10%", loss = "50%" }]"#,
@@ -253,6 +266,9 @@ fn examples() -> impl Iterator<Item = (Table, Table)> {
         let example: Table = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
         let mut plan: Table = BASE.parse().expect("the base is TOML");
         plan.extend(example.clone());
+        if example.contains_key("traffic") {
+            plan.remove("workload");
+        }
         (plan, example)
     })
 }

@@ -214,6 +214,7 @@ fn facts(source: &Source<'_>, report: &Report) -> Vec<Facts> {
         table("Results", &summary::SPREAD_HEADS, summary::spreads(report)),
         table("Parts of latencies", &summary::PART_HEADS, summary::latency_parts(report)),
         table("Tenants", &summary::TENANT_HEADS, summary::tenants(report)),
+        table("Traffic", &summary::GROUP_HEADS, summary::groups(report)),
         table("Flows", &flows::HEADS, summary::flows(report)),
         table("Conditions", &[], conditions),
         table("Plan", &[], vec![vec![source.text.to_owned()]]),

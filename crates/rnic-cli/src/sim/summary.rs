@@ -1,6 +1,6 @@
 //! A simulation's report as text for users.
 
-use rnic_fabric::report::{CollectiveFigures, ExecutionFigures, Fairness, TenantFigures};
+use rnic_fabric::report::{CollectiveFigures, ExecutionFigures, Fairness, GroupFigures, TenantFigures};
 use rnic_fabric::{FalconFigures, Report};
 use rnic_page::number;
 
@@ -16,6 +16,7 @@ pub fn text(report: &Report) -> String {
     let tables = [
         (&PART_HEADS[..], latency_parts(report)),
         (&TENANT_HEADS[..], tenants(report)),
+        (&GROUP_HEADS[..], groups(report)),
         (&flows::HEADS[..], flows(report)),
     ];
     for (heads, rows) in tables {
@@ -231,6 +232,37 @@ pub fn tenants(report: &Report) -> Vec<Vec<String>> {
         row
     };
     report.tenants.iter().flatten().map(row).collect()
+}
+
+/// Column heads of [`groups`].
+pub const GROUP_HEADS: [&str; 10] = [
+    "traffic",
+    "transport",
+    "flows",
+    "unfinished",
+    "goodput Gbit/s",
+    "completion average",
+    "p50",
+    "p99",
+    "retransmitted",
+    "timeouts",
+];
+
+/// Returns the results of groups of traffic, when the plan has groups. Completion times are those of requests, else of
+/// messages, else of flows.
+pub fn groups(report: &Report) -> Vec<Vec<String>> {
+    let row = |(name, group): (&String, &GroupFigures)| {
+        let times = group.rct_us.or(group.latency_us).or(group.fct_us);
+        let times = times.map(|times| [times.avg, times.p50, times.p99].map(number::micros)).unwrap_or_default();
+        let [flows, unfinished, retransmitted, timeouts] =
+            [group.flows, group.flows_unfinished, group.packets_retransmitted, group.timeouts].map(number::grouped);
+        let mut row = vec![name.clone(), group.transport.clone(), flows, unfinished];
+        row.push(number::short(group.goodput_gbps));
+        row.extend(times);
+        row.extend([retransmitted, timeouts]);
+        row
+    };
+    report.groups.iter().flatten().map(row).collect()
 }
 
 /// Returns the statistics of flows, when Falcon connections have several flows.

@@ -29,8 +29,8 @@ pub(crate) struct PacketCodec {
     host: u32,
     encoded: bool,
     with_payload: bool,
-    /// Bytes that are added to the length of every frame (IRN section 6.3).
-    extra_header: u32,
+    /// Bytes that are added to the length of every frame (IRN section 6.3): of the RoCE family, and of Falcon.
+    extra_headers: [u32; 2],
     /// Reused buffers for payloads and datagrams.
     payload: Vec<u8>,
     datagram: Vec<u8>,
@@ -50,12 +50,12 @@ pub(crate) struct Captured {
 }
 
 impl PacketCodec {
-    pub(crate) fn new(host: u32, encoded: bool, with_payload: bool, extra_header: u32) -> Self {
+    pub(crate) fn new(host: u32, encoded: bool, with_payload: bool, extra_headers: [u32; 2]) -> Self {
         Self {
             host,
             encoded,
             with_payload,
-            extra_header,
+            extra_headers,
             payload: Vec::new(),
             datagram: Vec::new(),
             captured: None,
@@ -90,7 +90,7 @@ impl PacketCodec {
     pub(crate) fn store_packet(&self, transmit: &Transmit, packets: &mut Packets) -> Entry {
         let (packet, format, dst) = (&transmit.packet, transmit.format, transmit.peer.0);
         let label = source_port(transmit.label);
-        let frame_len = packet.frame_len(format, IpVersion::V4) + self.extra_header;
+        let frame_len = packet.frame_len(format, IpVersion::V4) + self.extra_headers[0];
         let index = packets.insert(packet, Endpoints { src: self.host, source_port: label, format });
         let flags = if transmit.kind == TransmitKind::Ack { Flags::ACK } else { Flags::NONE };
         let identity = identity(self.host, dst, packet, frame_len);

@@ -61,6 +61,10 @@ pub(crate) struct Sender {
     rate: CompletionRate,
     /// Index of the tenant that the sender belongs to, in the workload `tenants`.
     pub(crate) tenant: Option<u32>,
+    /// Index of the group of traffic that the sender belongs to, when there are several.
+    pub(crate) group: Option<u32>,
+    /// True when the sender belongs to the host's rank in a collective, if the host has one.
+    pub(crate) is_ranked: bool,
     /// Bytes of each message, when the messages have different sizes: those of a script.
     pub(crate) lengths: Option<Arc<[u32]>>,
 }
@@ -87,6 +91,8 @@ pub(crate) struct Receiver {
     posted: u32,
     pub(crate) completed: u32,
     messages: u32,
+    /// As [`Sender::is_ranked`].
+    pub(crate) is_ranked: bool,
     /// As [`Sender::lengths`].
     pub(crate) lengths: Option<Arc<[u32]>>,
 }
@@ -108,7 +114,8 @@ pub(crate) struct Sessions {
     sends: Ledger,
     receives: Ledger,
     pub(crate) flow_events: Vec<FlowEvent>,
-    /// Duration from post to completion of every message, if latencies are measured; without the messages of tenants.
+    /// Duration from post to completion of every message, if latencies are measured; without the messages of tenants
+    /// and of groups of traffic.
     pub(crate) latencies: Vec<rnic_base::Duration>,
     pub(crate) messages: u64,
     /// Start and end of the interval in which completed messages are counted in `steady_bytes`.
@@ -117,7 +124,7 @@ pub(crate) struct Sessions {
     pub(crate) steady_bytes: u64,
     /// Measured rates of the removed senders.
     rates: Vec<CompletionRate>,
-    /// Messages of tenants, by tenant.
+    /// Messages of tenants, by tenant, or of groups of traffic, by group.
     pub(crate) tallies: Vec<TenantTally>,
     /// The host's rank in a collective, when the workload has collectives.
     pub(crate) rank: Option<Box<Rank>>,
@@ -169,6 +176,8 @@ impl Sender {
             backlog: None,
             rate: CompletionRate::default(),
             tenant: None,
+            group: None,
+            is_ranked: true,
             lengths: None,
         }
     }
@@ -243,6 +252,7 @@ impl Receiver {
             posted: 0,
             completed: 0,
             messages,
+            is_ranked: true,
             lengths: None,
         }
     }
@@ -262,9 +272,10 @@ pub(super) fn message_seed(seed: u64, index: u32) -> u64 {
 impl Sessions {
     /// Adds a sender; returns its slot, for [`Sessions::begin`].
     pub(crate) fn add_sender(&mut self, sender: Sender) -> u32 {
+        let is_ranked = sender.is_ranked;
         let slot = self.senders.insert(sender) as u32;
         self.sends.open(slot);
-        if let Some(rank) = &mut self.rank {
+        if let Some(rank) = self.rank.as_mut().filter(|_| is_ranked) {
             rank.senders.push(slot);
             self.senders[slot as usize].released = rank.released();
         }
@@ -426,8 +437,8 @@ impl Sessions {
         let verdict = memory.as_deref().map_or(Ok(()), |memory| check_response_data(sender, index, memory));
         if let Some(at) = sender.posted_at.get((index % sender.traffic.depth) as usize) {
             // Messages that started in the warm-up or in the cooldown are not counted, as with flows.
-            if let Some(tenant) = sender.tenant {
-                self.tallies[tenant as usize].completed(*at, now);
+            if let Some(tally) = sender.tenant.or(sender.group) {
+                self.tallies[tally as usize].completed(*at, now);
             } else if self.steady.is_none_or(|(from, until)| (from..until).contains(at)) {
                 self.latencies.push(now.since(*at));
             }
@@ -469,13 +480,13 @@ impl Sessions {
         let index = receiver.completed;
         let verdict = check_received(receiver, index, completion, memory.as_deref());
         receiver.completed += 1;
-        let flow = receiver.flow;
+        let (flow, is_ranked) = (receiver.flow, receiver.is_ranked);
         if receiver.completed == receiver.messages {
             self.flow_events.push(FlowEvent { at: now, flow, delivered: true });
         } else if receiver.posted < receiver.messages {
             self.post_receive(slot, engine);
         }
-        if self.rank.as_mut().is_some_and(|rank| rank.arrive(now, index)) {
+        if self.rank.as_mut().is_some_and(|rank| is_ranked && rank.arrive(now, index)) {
             self.send_released(now, engine, memory);
         } else if let Some(script) = &mut self.script {
             script.arrived(now, flow, index);

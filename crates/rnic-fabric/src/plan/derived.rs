@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use rnic_base::{BitRate, Bytes, Duration};
-use rnic_policy::Protocol;
+use rnic_policy::{Profile, Protocol};
 use rnic_wire::net::{INTERFRAME_GAP_LEN, IpVersion, PREAMBLE_LEN, frame_len};
 use rnic_wire::{DATA_HEADERS_MAX, ICRC_LEN, Position};
 
@@ -16,12 +16,13 @@ use crate::workload::Operation;
 
 /// Returns the length in bytes of the largest frame: one with the payload of a full packet.
 pub(super) fn largest_frame(plan: &Plan) -> u64 {
-    u64::from(match plan.transport.protocol {
+    let of_transport = |transport: &Profile| match transport.protocol {
         Protocol::Falcon(_) => {
-            Family::Falcon.frame_len(Operation::WriteImmediate, Position::Only, plan.mtu) + plan.transport.extra_header
+            Family::Falcon.frame_len(Operation::WriteImmediate, Position::Only, plan.mtu) + transport.extra_header
         }
         _ => frame_len(IpVersion::V4, plan.mtu + (DATA_HEADERS_MAX + ICRC_LEN) as u32),
-    })
+    };
+    u64::from(plan.transports().into_iter().map(of_transport).max().unwrap_or(0))
 }
 
 /// Returns the bytes that may arrive after a port has decided to pause its neighbour: the bytes in flight during twice

@@ -29,6 +29,18 @@ fn table(table: &Table, is_open: bool) -> Value {
     })
 }
 
+/// Returns the schema of a group of traffic: the keys of a workload, and further ones.
+fn group(key: &Key) -> Value {
+    let known = |name: &str| SCHEMA.keys.iter().find(|key| key.name == name);
+    let mut schema = SCHEMA.table("workload").map_or(Value::Null, |workload| table(workload, false));
+    let own = key.table.into_iter().flat_map(|table| table.keys);
+    for key in own {
+        let key = known(key.name).unwrap_or(key);
+        schema["properties"][key.name] = value(key);
+    }
+    schema
+}
+
 fn described(key: &Key) -> Value {
     let mut schema = value(key);
     let absent = match key.absent {
@@ -48,6 +60,9 @@ fn described(key: &Key) -> Value {
 }
 
 fn value(key: &Key) -> Value {
+    if key.name == "traffic" {
+        return json!({ "type": "object", "additionalProperties": group(key) });
+    }
     // Any option of a transport may stand beside the documented ones.
     let is_open = key.name == "transport";
     let one = match (key.table, key.words) {

@@ -3,6 +3,7 @@
 //! `resolve` checks the values together.
 
 mod network;
+mod traffic;
 mod workload;
 
 use core::fmt;
@@ -19,6 +20,7 @@ pub(super) use network::{
     Csig, EcnDepth, EcnDraw, Fault, FaultKind, Links, Multipath, Pfc, Switch, SwitchModel, Target, Topology,
     TopologyFormat, TopologyKind,
 };
+pub(super) use traffic::Traffic;
 pub(super) use workload::{Background, FlowFileFormat, Hint, Shares, Tenant, Workload, WorkloadKind};
 
 /// A transport: a table with its name and its options, or its name alone.
@@ -123,7 +125,7 @@ table! {
         /// The switches.
         switch: Option<Switch> => "needed by topologies with switches",
         /// The transport.
-        transport: Transport,
+        transport: Option<Transport> => "needed, unless every group of `traffic` has one",
         /// The NICs' memory.
         nic: Option<Nic> => "none",
         /// Threads on which schedulers run.
@@ -133,7 +135,9 @@ table! {
         /// Messages between NICs.
         scr: Option<Scr> => "none",
         /// The traffic.
-        workload: Workload,
+        workload: Option<Workload> => "needed, or `traffic`",
+        /// Several groups of traffic, by name.
+        traffic: Option<BTreeMap<String, Traffic>> => "needed, or `workload`",
         /// The faults.
         fault: Vec<Fault> = [],
         /// Limits and measurements.

@@ -2,20 +2,18 @@
 
 use rnic_base::limits::{MTU_MAX, MTU_MIN, READS_IN_PROGRESS_MAX};
 use rnic_base::{Bytes, Duration, Time, plain};
-use rnic_policy::{AdaptivePlace, Profile, Signals};
+use rnic_policy::Signals;
 use serde::Deserialize;
 
 use super::quantity::{Fraction, OrAuto, Unit};
 use super::raw::{EcnDepth, EcnDraw, Raw, SwitchModel};
 use super::{
-    FileReader, Plan, PlanError, RunPlan, TopologyPlan, TraceFiles, derived, faults, fitted, keys, nic, processors,
-    raw, record, scr, slow_host, topologies, workloads,
+    FileReader, Plan, PlanError, RunPlan, TopologyPlan, TraceFiles, derived, faults, fitted, groups, keys, nic,
+    processors, raw, record, scr, slow_host, topologies, transports,
 };
 use crate::link::PLAN_TIME_MAX;
 use crate::link_spec::{DELAY_MAX, DELAY_MIN, RATE_MAX, RATE_MIN};
-use crate::switch::{
-    Alpha, BufferPlan, EcnPlan, MarkDepth, MarkDraw, Multipath, PfcPlan, SwitchPlan, TAG_LEN, TrimPlan,
-};
+use crate::switch::{Alpha, BufferPlan, EcnPlan, MarkDepth, MarkDraw, Multipath, PfcPlan, SwitchPlan, TrimPlan};
 
 /// Parses the text, with some keys replaced.
 pub(super) fn read(text: &str, overrides: &[(&str, &str)]) -> Result<Raw, PlanError> {
@@ -85,22 +83,23 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>, traces: &mut dyn Tra
         slice: raw_run.slice.map(|slice| slice.0),
         latency_parts: raw_run.latency_parts(),
     };
-    let name = transport_name(&raw.transport.0)?;
     let network = network_signals(raw.switch.as_ref(), raw.scr.as_ref(), &topology);
+    let options = default_transport(&raw)?;
+    let name = transports::name_of(options)?;
     let mut plan = Plan {
         name: raw.name(),
         mtu: raw.mtu(),
         reads: raw.reads(),
         checked_payload: raw.payload() == raw::Payload::Checked,
         encoded: raw.wire() == raw::Wire::Encoded,
-        workload: workloads::resolve(&raw.workload, topology.hosts(), files, traces)?,
+        workload: groups::resolve(&raw, network, topology.hosts(), files, traces)?,
         topology,
         host_links,
         fabric_links,
         core_links,
         spine_rates: fabric.map_or_else(Vec::new, |fabric| fabric.spines().iter().map(|rate| rate.0).collect()),
         switch: None,
-        transport: select(network, name, &[])?,
+        transport: transports::select(network, name, &[])?,
         nic: None,
         processors: None,
         slow_host: raw.slow_host.as_ref().map(slow_host::resolve),
@@ -117,9 +116,10 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>, traces: &mut dyn Tra
     }
     plan.switch = raw.switch.as_ref().map(|switch| resolve_switch(switch, &plan)).transpose()?;
     plan.faults = faults::resolve(&raw.fault(), &plan)?;
-    plan.transport = transport(name, &raw.transport.0, network, &plan)?;
+    plan.transport = transports::resolve(name, options, network, &plan)?;
+    groups::apply_options(&raw, network, &mut plan)?;
     if raw_run.stall_after.is_none() {
-        plan.run.stall_after = fitted::stall_timeout(&plan.transport);
+        plan.run.stall_after = plan.transports().into_iter().map(fitted::stall_timeout).max().unwrap_or_default();
     }
     plan.processors = raw.processors.as_ref().map(|raw| processors::resolve(raw, plan.host_links.rate)).transpose()?;
     plan.scr = raw.scr.as_ref().and_then(|scr| scr::resolve(scr, &plan));
@@ -226,9 +226,11 @@ fn resolve_switch(raw: &raw::Switch, plan: &Plan) -> Result<SwitchPlan, PlanErro
     Ok(SwitchPlan { buffer, pfc, ecn, csig, trim, multipath })
 }
 
-fn transport_name(options: &std::collections::BTreeMap<String, toml::Value>) -> Result<&str, PlanError> {
-    let name = options.get("name").and_then(toml::Value::as_str);
-    name.ok_or_else(|| PlanError::value("transport.name", "is missing; name a transport, such as \"irn\""))
+/// Returns the options of the plan's transport; without one, those of the first group of traffic.
+fn default_transport(raw: &Raw) -> Result<&std::collections::BTreeMap<String, toml::Value>, PlanError> {
+    let of_groups = raw.traffic.iter().flatten().find_map(|(_, group)| group.transport.as_ref());
+    let transport = raw.transport.as_ref().or(of_groups);
+    transport.map(|transport| &transport.0).ok_or_else(|| PlanError::value("transport", "is missing"))
 }
 
 /// Returns the signals that switches and messages between NICs provide, in addition to what the hosts measure
@@ -239,46 +241,6 @@ fn network_signals(switch: Option<&raw::Switch>, scr: Option<&raw::Scr>, topolog
     let stamps = if is_stamped { Signals::CSIG } else { Signals::NONE };
     let probes = if scr.is_some_and(raw::Scr::enabled) { Signals::PROBES } else { Signals::NONE };
     stamps | probes
-}
-
-/// Selects the transport `name` for a network that provides the signals `network`: its frames are longer by a tag when
-/// switches write tags.
-fn select(network: Signals, name: &str, options: &[(&str, &str)]) -> Result<Profile, PlanError> {
-    let mut profile = rnic_transports::select_on(network, name, options.iter().copied())?;
-    if profile.protocol.measures().has(Signals::CSIG) {
-        profile.extra_header += TAG_LEN;
-    }
-    Ok(profile)
-}
-
-/// Selects the transport and applies the options, after replacing the words that stand for numbers of this plan.
-fn transport(
-    name: &str,
-    options: &std::collections::BTreeMap<String, toml::Value>,
-    network: Signals,
-    plan: &Plan,
-) -> Result<Profile, PlanError> {
-    let mut texts = Vec::new();
-    for (key, value) in options.iter().filter(|(key, _)| *key != "name") {
-        let text = match (key.as_str(), value) {
-            ("cap_packets", toml::Value::String(word)) if word == "bdp" => plan.bdp_packets().to_string(),
-            ("rto_high" | "rto", toml::Value::String(word)) if word == "auto" => {
-                format!("{}ps", plan.auto_timeout().as_ps())
-            }
-            (_, toml::Value::String(text)) => text.clone(),
-            (_, toml::Value::Integer(number)) => number.to_string(),
-            (_, toml::Value::Boolean(switch)) => switch.to_string(),
-            _ => {
-                let what = "must be a string, an integer, true or false".to_owned();
-                return Err(PlanError::Key { key: format!("transport.{key}"), line: None, what });
-            }
-        };
-        texts.push((key.as_str(), text));
-    }
-    let texts: Vec<_> = texts.iter().map(|(key, text)| (*key, text.as_str())).collect();
-    let mut profile = select(network, name, &texts)?;
-    fitted::fit_timeouts(&mut profile, |name| options.contains_key(name), plan)?;
-    Ok(profile)
 }
 
 /// Checks the properties of the network from which other values are computed.
@@ -354,23 +316,12 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     }
     record::check(plan)?;
     faults::check(plan)?;
-    workloads::check(plan)?;
+    groups::check(plan)?;
     nic::check(plan)?;
     processors::check(plan)?;
     slow_host::check(plan)?;
     scr::check(plan)?;
-    if plan.transport.protocol.falcon().is_some_and(|shape| shape.fae_place == AdaptivePlace::Thread) {
-        let what = "must be `datapath` in a simulation, because the timing of a thread is not repeatable";
-        return Err(PlanError::value("transport.fae_place", what));
-    }
-    let is_stamped = plan.topology != TopologyPlan::PointToPoint && plan.switch.is_some_and(|switch| switch.csig);
-    if plan.transport.protocol.measures().has(Signals::CSIG) && !is_stamped {
-        return Err(PlanError::value(
-            "switch.csig",
-            "is missing; the transport needs CSIG tags, which no switch writes",
-        ));
-    }
-    Ok(plan.transport.check().map_err(rnic_transports::SelectError::from)?)
+    transports::check(&plan.transport, plan)
 }
 
 fn check_switch(switch: &SwitchPlan, ports: u64, frame: u64) -> Result<(), PlanError> {

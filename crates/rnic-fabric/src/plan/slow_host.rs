@@ -46,7 +46,7 @@ pub(super) fn resolve(raw: &raw::SlowHost) -> SlowHostPlan {
 /// Checks the constraints of the table.
 pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     let Some(slow) = &plan.slow_host else { return Ok(()) };
-    if plan.nic.is_none() && plan.transport.protocol.falcon().is_none() {
+    if plan.nic.is_none() && !plan.uses_falcon() {
         return Err(PlanError::value("slow_host", "requires a NIC model; add [nic], or use the transport `falcon`"));
     }
     if slow.rate.as_bps() < RATE_MIN {

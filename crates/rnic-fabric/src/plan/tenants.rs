@@ -115,10 +115,15 @@ pub(super) fn check(workload: &TenantsPlan, plan: &Plan) -> Result<(), PlanError
     check_slices(workload, plan)
 }
 
+/// Returns whether `name` can be the name of a tenant or of a group of traffic in reports.
+pub(super) fn is_name(name: &str) -> bool {
+    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    (1..=NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(is_legal)
+}
+
 fn check_tenant(tenant: &TenantPlan, until: Time, plan: &Plan) -> Result<(), PlanError> {
     let wrong = |key, what: String| Err(PlanError::value(key, what));
-    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    if !(1..=NAME_LEN_MAX).contains(&tenant.name.len()) || !tenant.name.bytes().all(is_legal) {
+    if !is_name(&tenant.name) {
         let what = format!("the name must have 1 to {NAME_LEN_MAX} letters, digits, `-` and `_`");
         return Err(PlanError::Key { key: format!("workload.tenant.{:?}", tenant.name), line: None, what });
     }
@@ -200,7 +205,7 @@ const HINTS_MAX: usize = 1_000;
 /// Maximum number of tenants, each of which has its own part of the report.
 const TENANTS_MAX: usize = 1_024;
 /// Maximum number of bytes of a name.
-const NAME_LEN_MAX: usize = 32;
+pub(super) const NAME_LEN_MAX: usize = 32;
 /// Maximum number of slices of all queue pairs together: each has a few numbers of eight bytes.
 const SLICE_VALUES_MAX: u64 = 1 << 22;
 

@@ -1,6 +1,7 @@
 //! Warnings about plans that are valid but probably not intended.
 
 use rnic_base::Duration;
+use rnic_policy::Profile;
 
 use super::{Plan, fitted};
 use crate::switch::BufferPlan;
@@ -28,11 +29,13 @@ impl Plan {
 
     /// Warns about parts of a file of flows that have no effect.
     fn unused_parts_of_flows(&self) -> impl Iterator<Item = String> {
-        let notes = match &self.workload {
-            WorkloadPlan::Trace(file) => file.notes.as_slice(),
-            _ => &[],
+        let notes = |workload: &WorkloadPlan, key: &str| match workload {
+            WorkloadPlan::Trace(file) => file.notes.iter().map(|note| format!("{key}.file: {note}")).collect(),
+            _ => Vec::new(),
         };
-        notes.iter().map(|note| format!("workload.file: {note}"))
+        let of_groups = self.workload.groups().iter();
+        let of_groups = of_groups.flat_map(move |group| notes(&group.workload, &format!("traffic.{}", group.name)));
+        notes(&self.workload, "workload").into_iter().chain(of_groups.collect::<Vec<_>>())
     }
 
     /// Warns about PFC over routes on which buffers may wait for each other in a circle.
@@ -64,12 +67,12 @@ impl Plan {
     /// Warns about timeouts that are shorter than a pause.
     fn timeouts_under_pfc(&self) -> Option<String> {
         self.switch.as_ref()?.pfc?;
-        if self.transport.protocol.falcon().is_some() {
-            return None;
-        }
         let drain_time = self.auto_timeout();
         // The longest timeout counts: a short one for few packets in flight is intended (IRN section 4.1).
-        let (spec, value) = fitted::timeouts(&self.transport).max_by_key(|(_, value)| *value)?;
+        let longest = |transport: &Profile| fitted::timeouts(transport).max_by_key(|(_, value)| *value);
+        let fixed = self.transports().into_iter().filter(|transport| transport.protocol.falcon().is_none());
+        let (spec, value) =
+            fixed.filter_map(longest).min_by_key(|(_, value)| Duration::from_ps(*value) >= drain_time)?;
         let is_short = value > 0 && Duration::from_ps(value) < drain_time;
         is_short.then(|| {
             format!(
@@ -83,10 +86,10 @@ impl Plan {
 
     /// Warns about congestion control that uses ECN marks when no switch marks.
     fn control_without_marks(&self) -> Option<String> {
-        let name = self.transport.control.policy.name;
-        let uses_marks = matches!(name, "dcqcn" | "dctcp");
+        let names = self.transports().into_iter().map(|transport| transport.control.policy.name);
+        let name = names.into_iter().find(|name| matches!(*name, "dcqcn" | "dctcp"))?;
         let marks = self.switch.as_ref().is_some_and(|switch| switch.ecn.is_some());
-        (uses_marks && !marks).then(|| {
+        (!marks).then(|| {
             format!("transport.control = \"{name}\" needs ECN marks, but no switch marks packets; add [switch.ecn]")
         })
     }
@@ -94,7 +97,7 @@ impl Plan {
     /// Warns about switches that write tags when the transport does not read them.
     fn unused_tags(&self) -> Option<String> {
         let name = self.transport.name;
-        let is_unread = self.switch.is_some_and(|switch| switch.csig) && self.transport.protocol.falcon().is_none();
+        let is_unread = self.switch.is_some_and(|switch| switch.csig) && !self.uses_falcon();
         is_unread.then(|| {
             format!(
                 "switch.csig is on, but packets of transport `{name}` have no CSIG tag; only packets of falcon have \
@@ -105,18 +108,20 @@ impl Plan {
 
     /// Warns about switches that trim packets when receivers drop the trimmed packets.
     fn trimming_without_pulls(&self) -> Option<String> {
-        let is_unused = self.switch.is_some_and(|switch| switch.trim.is_some()) && self.transport.pulls.is_none();
+        let transport = self.transports().into_iter().find(|transport| transport.pulls.is_none())?;
+        let is_unused = self.switch.is_some_and(|switch| switch.trim.is_some());
         is_unused.then(|| {
             format!(
                 "switch.trim is on, but receivers of transport `{}` do not pull, so trimmed packets count as lost",
-                self.transport.name
+                transport.name
             )
         })
     }
 
     /// Warns about a cap that prevents even a single connection from filling the path.
     fn cap_below_path(&self) -> Option<String> {
-        let (cap, path_packets) = (u64::from(self.transport.cap_packets?), self.bdp_packets());
+        let caps = self.transports().into_iter().filter_map(|transport| transport.cap_packets);
+        let (cap, path_packets) = (u64::from(caps.min()?), self.bdp_packets());
         (cap * 10 < path_packets * 9).then(|| {
             format!(
                 "transport.cap_packets is {cap}, but {path_packets} packets fill the longest path, so one connection \

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rnic_base::limits::MESSAGE_BYTES_MAX;
 use rnic_base::{Duration, Probability, Time};
-use rnic_policy::FalconOrdering;
+use rnic_policy::{FalconOrdering, Profile};
 
 use super::quantity::Unit;
 use super::raw::{self, WorkloadKind as Kind};
@@ -178,18 +178,18 @@ fn between(raw: &raw::Workload) -> Between {
     }
 }
 
-/// Checks the constraints of the workload.
-pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
+/// Checks the constraints of `workload`, whose queue pairs use `transport`.
+pub(super) fn check(workload: &WorkloadPlan, transport: &Profile, plan: &Plan) -> Result<(), PlanError> {
     let hosts = plan.topology.hosts();
-    let ordering = plan.transport.protocol.falcon().map(|shape| shape.ordering);
-    if ordering == Some(FalconOrdering::Unordered)
-        && !matches!(plan.workload, WorkloadPlan::Manual | WorkloadPlan::Nvme(_))
+    let ordering = transport.protocol.falcon().map(|shape| shape.ordering);
+    if ordering == Some(FalconOrdering::Unordered) && !matches!(workload, WorkloadPlan::Manual | WorkloadPlan::Nvme(_))
     {
         let what = "must be `ordered` or `weak`, because this workload waits for completions in order";
         return Err(PlanError::value("transport.ordering", what));
     }
-    match &plan.workload {
-        WorkloadPlan::Manual => Ok(()),
+    match workload {
+        // A group is never several groups.
+        WorkloadPlan::Manual | WorkloadPlan::Groups(_) => Ok(()),
         WorkloadPlan::Chakra(chakra) => chakra::check(chakra, plan),
         WorkloadPlan::Trace(file) => check_flows(file, plan),
         WorkloadPlan::Collective(collective) => collective::check(collective, plan),
@@ -201,7 +201,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
                 check_load("workload.background.load", background.load_ppm)?;
             }
             known_host("workload.to", *to, hosts)?;
-            if plan.workload.latest_start() > Time::ZERO + PLAN_TIME_MAX {
+            if workload.latest_start() > Time::ZERO + PLAN_TIME_MAX {
                 let what = format!("is too long: the last request starts later than {PLAN_TIME_MAX}, the longest run");
                 return Err(PlanError::value("workload.interval", what));
             }

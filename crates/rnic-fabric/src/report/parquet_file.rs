@@ -27,6 +27,7 @@ const SCHEMA: &str = "message flow {
     required double slowdown;
     optional int32 request (INTEGER(32, false));
     optional binary tenant (STRING);
+    optional binary traffic (STRING);
 }";
 
 impl Report {
@@ -40,6 +41,8 @@ impl Report {
     pub fn write_parquet(&self, output: impl Write + Send) -> Result<(), ParquetError> {
         let names: Vec<ByteArray> =
             self.tenants.iter().flatten().map(|(name, _)| name.as_bytes().to_vec().into()).collect();
+        let groups: Vec<ByteArray> =
+            self.groups.iter().flatten().map(|(name, _)| name.as_bytes().to_vec().into()).collect();
         let schema = Arc::new(parse_message_type(SCHEMA).expect("the constant schema is valid"));
         let mut file = SerializedFileWriter::new(output, schema, Arc::new(WriterProperties::default()))?;
         for flows in self.records.chunks(ROW_GROUP_ROWS) {
@@ -55,6 +58,7 @@ impl Report {
             column::<DoubleType>(&mut group, flows, FlowRecord::slowdown)?;
             optional_column::<Int32Type>(&mut group, flows, |flow| flow.request.map(u32::cast_signed))?;
             optional_column::<ByteArrayType>(&mut group, flows, |flow| names.get(flow.tenant? as usize).cloned())?;
+            optional_column::<ByteArrayType>(&mut group, flows, |flow| groups.get(flow.group? as usize).cloned())?;
             group.close()?;
         }
         file.close()?;
@@ -112,6 +116,7 @@ mod tests {
             ideal: Duration::from_ps(1_000),
             request: (id % 2 == 1).then_some(id),
             tenant: id.checked_sub(8),
+            group: None,
         };
         let tenants = ["big", "small"].map(|name| (name.to_owned(), TenantFigures::default()));
         let tenants = Some(tenants.into());

@@ -2,6 +2,7 @@
 
 use rnic_base::{BitRate, Duration, RandomStreams, Time};
 use rnic_engine::{BurstDefault, Engine, EngineConfig, Messages, PoolConfig, ProcessorConfig, SteeringMode};
+use rnic_policy::Profile;
 
 use super::connect::NUMBERS_OF_FLOWS;
 use super::part::Part;
@@ -137,8 +138,13 @@ impl<'b> Builder<'b> {
             processors: processors.map(ProcessorConfig::Modelled),
             ..EngineConfig::default()
         });
-        let extra_header = self.plan.transport.extra_header;
-        let codec = PacketCodec::new(host, self.plan.encoded, self.plan.checked_payload, extra_header);
+        let transports = self.plan.transports();
+        let extra_header = |is_falcon| {
+            let of_family = |profile: &&&Profile| profile.protocol.falcon().is_some() == is_falcon;
+            transports.iter().find(of_family).unwrap_or(&transports[0]).extra_header
+        };
+        let extra_headers = [extra_header(false), extra_header(true)];
+        let codec = PacketCodec::new(host, self.plan.encoded, self.plan.checked_payload, extra_headers);
         let port = self.ports(host).pop().expect("a host has a port");
         let (number, ring) = (self.partition.position(host).node, self.first_rings[host as usize]);
         let mut node = Host::new(number, ring, engine, port, codec, self.plan.checked_payload);
@@ -148,7 +154,7 @@ impl<'b> Builder<'b> {
             nic.set_slow_intervals(self.slow_host(host).cloned());
             node.set_nic(nic);
         }
-        if let Some(shape) = self.plan.transport.protocol.falcon() {
+        if let Some(shape) = transports.iter().find_map(|profile| profile.protocol.falcon()) {
             let memory = self.slow_host(host).map(SlowMemory::new);
             node.set_falcon(FalconState::new(
                 HopDistances::new(host, &self.distances, self.topology.tables.clone()),
@@ -164,7 +170,7 @@ impl<'b> Builder<'b> {
             let seed = self.streams.stream(&format!("scr/host-{host}")).bits();
             Messages::of(&mut node.engine).enable(Time::ZERO, scr.exchange(seed));
         }
-        if let WorkloadPlan::Collective(collective) = &self.plan.workload {
+        if let Some((collective, _)) = self.plan.workload.collective() {
             node.sessions.rank = Some(Box::new(Rank::of(collective)));
         }
         if let WorkloadPlan::Chakra(chakra) = &self.plan.workload
@@ -192,7 +198,7 @@ impl<'b> Builder<'b> {
 /// Returns a meter for a host of `plan` with a link of `rate`.
 pub(super) fn meter(plan: &Plan, rate: BitRate) -> Box<Meter> {
     let mut meter = Box::new(Meter::new(plan.run.slice, rate));
-    if plan.transport.flow_count() > 1 {
+    if plan.splits_queue_pairs() {
         meter.join_flows(NUMBERS_OF_FLOWS);
     }
     meter

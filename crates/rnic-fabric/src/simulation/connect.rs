@@ -10,7 +10,7 @@ use rnic_engine::{
 use rnic_wire::Qpn;
 use std::sync::Arc;
 
-use super::Simulation;
+use super::{Simulation, groups};
 use crate::fault::matches;
 use crate::host::memory::Block;
 use crate::host::{Buffers, Host, Receiver, Sender};
@@ -28,6 +28,8 @@ pub(crate) struct Flow {
     pub(crate) done: Option<Time>,
     /// Number of the incast request to which the flow belongs; `None` in other workloads.
     pub(crate) request: Option<u32>,
+    /// Index of its group of traffic; 0 in plans without groups.
+    pub(crate) group: u16,
     /// Slot of the flow in the table of flows in progress.
     active: u32,
 }
@@ -96,12 +98,13 @@ impl Simulation {
     /// Creates the flows that start before `horizon`.
     pub(super) fn open_flows(&mut self, horizon: Time) {
         while self.source.next_start().is_some_and(|start| start < horizon) {
+            let group = self.source.next_group();
             let spec = self.source.next_flow();
-            self.open(&spec);
+            self.open(&spec, group);
         }
     }
 
-    fn open(&mut self, spec: &FlowSpec) {
+    fn open(&mut self, spec: &FlowSpec, group: u32) {
         let flow = self.flows.len() as u32;
         let traffic = &spec.traffic;
         let depth = traffic.depth.min(traffic.messages(spec.bytes));
@@ -109,7 +112,8 @@ impl Simulation {
         let sending = QueueSizes { sends: depth, receives: 0, sges: 1 };
         let receives = if consumes_receive { depth } else { 0 };
         let receiving = QueueSizes { sends: 0, receives, sges: u32::from(traffic.op == Operation::Send) };
-        let (src_qpn, dst_qpn) = self.connect(spec.start, (spec.src, sending), (spec.dst, receiving));
+        let ends = [(spec.src, sending), (spec.dst, receiving)];
+        let (src_qpn, dst_qpn) = self.connect_as(spec.start, ends, [None, None], u32::MAX, group);
         if let (Some(tenancy), Some(membership)) = (&mut self.tenancy, spec.membership) {
             tenancy.join(spec, membership, [src_qpn, dst_qpn], &mut self.parts);
         }
@@ -121,10 +125,12 @@ impl Simulation {
         spec.arrivals.iter().for_each(|arrivals| sender.set_arrivals(arrivals.clone()));
         sender.tenant = spec.membership.map(|membership| membership.tenant);
         sender.lengths.clone_from(&spec.lengths);
+        groups::assign(&mut sender, group, &self.plan.workload);
         self.parts.host_mut(spec.dst).prepare_target(&sender, &buffers[1]);
         let receiver = consumes_receive.then(|| {
             let mut receiver = Receiver::new(flow, dst_qpn, Arc::clone(traffic), spec.bytes, buffers[1]);
             receiver.lengths.clone_from(&spec.lengths);
+            receiver.is_ranked = sender.is_ranked;
             let Host { sessions, engine, .. } = self.parts.host_mut(spec.dst);
             sessions.add_receiver(receiver, engine)
         });
@@ -146,7 +152,7 @@ impl Simulation {
         };
         let slot = self.active.insert(active);
         let FlowSpec { start, src, dst, bytes, request, .. } = *spec;
-        let flow = Flow { start, src, dst, bytes, done: None, request, active: slot as u32 };
+        let flow = Flow { start, src, dst, bytes, done: None, request, group: group as u16, active: slot as u32 };
         if let Some(recorder) = &mut self.recorder {
             recorder.open(slot, &flow, &self.active[slot], &self.parts);
         }
@@ -157,19 +163,20 @@ impl Simulation {
     pub(super) fn connect(&mut self, now: Time, a: (u32, QueueSizes), b: (u32, QueueSizes)) -> (Qpn, Qpn) {
         // Retries are unlimited, because the duration of a recovery depends on the network: only the stall checker
         // ends a run that makes no progress.
-        self.connect_as(now, [a, b], [None, None], u32::MAX)
+        self.connect_as(now, [a, b], [None, None], u32::MAX, 0)
     }
 
-    /// Creates a connected queue pair at each of two hosts, with their NVMe roles and the limit of retransmissions.
+    /// Creates a connected queue pair at each of two hosts, with their NVMe roles, the limit of retransmissions, and
+    /// the transport of a group.
     pub(super) fn connect_as(
         &mut self,
         now: Time,
         [a, b]: [(u32, QueueSizes); 2],
         roles: [Option<NvmeRole>; 2],
         retry_count: u32,
+        group: u32,
     ) -> (Qpn, Qpn) {
-        let spacing = if self.plan.transport.flow_count() > 1 { NUMBERS_OF_FLOWS } else { 1 };
-        let qpns = [a.0, b.0].map(|host| self.qp_numbers[host as usize].next_flow(spacing));
+        let qpns = [a.0, b.0].map(|host| self.qp_numbers[host as usize].next_flow(self.number_spacing));
         let psns = [(); 2].map(|()| Psn::new(self.first_psns.bits() as u32));
         for (side, (host, sizes)) in [a, b].into_iter().enumerate() {
             let other = 1 - side;
@@ -186,7 +193,7 @@ impl Simulation {
                 max_recv_sge: if sizes.receives > 0 { sizes.sges } else { 0 },
                 signal_all: false,
                 service: Service::ReliableConnection,
-                transport: Arc::clone(&self.transport),
+                transport: Arc::clone(&self.transports[group as usize]),
                 number: Some(qpns[side]),
                 nvme: roles[side],
             };
@@ -260,6 +267,9 @@ impl Simulation {
             recorder.close(slot as usize, &closed, &active, &self.parts);
         }
         let ends = [(src, active.src_qpn, active.buffers[0]), (dst, active.dst_qpn, active.buffers[1])];
+        if let Some(counts) = self.group_counts.get_mut(usize::from(closed.group)) {
+            counts.add(&self.parts, &ends.map(|(host, qpn, _)| (host, qpn)));
+        }
         let sender = self.parts.host_mut(src).sessions.remove_sender(at, active.sender, &mut self.violations);
         if sender.traffic.until.is_some() {
             // The flow ended at a given time, so its size is the total size of the messages that completed.

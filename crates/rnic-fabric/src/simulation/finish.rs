@@ -3,9 +3,10 @@
 use rnic_base::{BitRate, Time};
 use rnic_engine::DropReason;
 use rnic_engine::messages::exchange::Exchange;
+use rnic_policy::Profile;
 
 use super::connect::Flow;
-use super::{NEVER, Simulation, script};
+use super::{NEVER, Simulation, groups, script};
 use crate::entry::LINK_OVERHEAD;
 use crate::falcon_counts::FalconCounts;
 use crate::fault::FaultKind;
@@ -13,7 +14,7 @@ use crate::frames::Family;
 use crate::host::{CompletionRate, Host, NvmeUser, Recoveries, TenantTally};
 use crate::ideal::ideal_time;
 use crate::report::{
-    CollectiveFigures, Drops, FlowRecord, PoolFigures, ProcessorFigures, QueuePairs, Report, ScrFigures, Spread,
+    CollectiveFigures, FlowRecord, PoolFigures, ProcessorFigures, QueuePairs, Report, ScrFigures, Spread,
 };
 use crate::topology::{BestPaths, LinkClass};
 use crate::workload::WorkloadPlan;
@@ -34,8 +35,8 @@ impl Simulation {
         let mut report = Report::empty();
         report.plan.clone_from(&self.plan.name);
         report.transport = rnic_transports::label(&self.plan.transport);
-        report.program = self.plan.transport.loaded_programs();
-        report.executor = self.plan.transport.executor();
+        report.program = self.plan.transports().into_iter().find_map(Profile::loaded_programs);
+        report.executor = self.plan.transports().into_iter().find_map(Profile::executor);
         report.seed = self.seed;
         report.trace_hash = self.trace_hash();
         report.records = self.records();
@@ -62,12 +63,15 @@ impl Simulation {
         report.packets_dropped = report.drops.buffer + report.drops.nic + report.drops.fault + report.drops.corrupt;
         let data_lost = report.drops.buffer + report.drops.fault - report.drops.acks;
         report.drop_rate = data_lost as f64 / (report.packets_sent + report.packets_retransmitted).max(1) as f64;
-        match &self.plan.workload {
-            WorkloadPlan::Collective(collective) => self.sum_up_collectives(collective, &mut report),
-            WorkloadPlan::Chakra(chakra) => script::sum_up(self, chakra, &mut report),
-            _ => self.sum_up_requests(&mut report),
+        match (&self.plan.workload, self.plan.workload.collective()) {
+            (_, Some((collective, _))) => self.sum_up_collectives(collective, &mut report),
+            (WorkloadPlan::Chakra(chakra), _) => script::sum_up(self, chakra, &mut report),
+            // Requests of several groups are numbered separately.
+            (WorkloadPlan::Groups(_), _) => {}
+            _ => (report.rct_us, report.requests_unfinished) = self.request_times(None),
         }
         report.summarise(self.counted_time(), u64::from(self.plan.mtu));
+        groups::report(self, &mut report);
         let records = self.parts.hosts().filter_map(|host| host.engine.shares().records);
         let packets = report.packets_sent + report.packets_retransmitted;
         report.processors = ProcessorFigures::of(records, packets, self.now.since(Time::ZERO));
@@ -98,13 +102,16 @@ impl Simulation {
     }
 
     fn records(&self) -> Vec<FlowRecord> {
-        let (mut classes, family) = (Vec::new(), Family::of(&self.transport));
+        let mut classes = Vec::new();
+        let families: Vec<Family> = self.transports.iter().map(|transport| Family::of(transport)).collect();
+        let has_groups = !self.group_counts.is_empty();
         let (topology, mut both) = (self.plan.topology.build(), <[Vec<LinkClass>; 2]>::default());
         let mut best_paths = topology.tables.is_some().then(|| BestPaths::new(&topology));
         let packet = self.plan.largest_frame() + LINK_OVERHEAD;
         let delay = |class| self.plan.link(class).rate.serialize(packet) + self.plan.link(class).delay;
         let finished = self.flows.iter().zip(0..).filter_map(|(flow, id)| Some((flow, id, flow.done?)));
         let record = |(flow, id, done): (&Flow, u32, Time)| {
+            let family = families[usize::from(flow.group)];
             let ideal = match &mut best_paths {
                 None => {
                     self.paths.link_classes(flow.src, flow.dst, &mut classes);
@@ -116,9 +123,10 @@ impl Simulation {
                     one.min(other)
                 }
             };
-            let Flow { start, src, dst, bytes, request, .. } = *flow;
+            let Flow { start, src, dst, bytes, request, group, .. } = *flow;
+            let group = has_groups.then_some(u32::from(group));
             let tenant = self.tenancy.as_ref().map(|tenancy| tenancy.tenant_of(id));
-            FlowRecord { id, src, dst, bytes, start, fct: done.since(start), ideal, request, tenant }
+            FlowRecord { id, src, dst, bytes, start, fct: done.since(start), ideal, request, tenant, group }
         };
         finished.map(record).collect()
     }
@@ -138,6 +146,7 @@ impl Simulation {
                 ideal,
                 request: None,
                 tenant: None,
+                group: None,
             };
             done.map(record).collect::<Vec<_>>()
         };
@@ -147,10 +156,11 @@ impl Simulation {
         records
     }
 
-    /// Computes the completion times of requests.
-    fn sum_up_requests(&self, report: &mut Report) {
+    /// Returns the completion times of requests in microseconds, of a group of traffic or of the whole run, and the
+    /// number of those that are not complete. Requests of a group that started in the warm-up are not included.
+    pub(super) fn request_times(&self, group: Option<u32>) -> (Option<Spread>, u64) {
         let mut requests: Vec<Option<(Time, Option<Time>)>> = Vec::new();
-        for flow in &self.flows {
+        for flow in self.flows.iter().filter(|flow| group.is_none_or(|group| group == u32::from(flow.group))) {
             let Some(index) = flow.request.map(|request| request as usize) else { continue };
             if requests.len() <= index {
                 requests.resize(index + 1, None);
@@ -160,10 +170,11 @@ impl Simulation {
             let end = end.zip(flow.done).map(|(end, done)| end.max(done));
             requests[index] = Some((start, end));
         }
-        let times = || requests.iter().flatten();
+        let first = group.map_or(Time::ZERO, |_| Time::ZERO + self.plan.run.warmup);
+        let times = || requests.iter().flatten().filter(|(start, _)| *start >= first);
         let done = times().filter_map(|(start, end)| end.map(|end| end.since(*start).as_us_f64()));
-        report.rct_us = Spread::of(&mut done.collect::<Vec<_>>());
-        report.requests_unfinished = times().filter(|(_, end)| end.is_none()).count() as u64;
+        let spread = Spread::of(&mut done.collect::<Vec<_>>());
+        (spread, times().filter(|(_, end)| end.is_none()).count() as u64)
     }
 
     /// Computes the time of each collective, from the end of the previous one until the last rank has received
@@ -213,7 +224,7 @@ impl Simulation {
             latencies.extend(all.map(|latency| latency.as_us_f64()));
             count_port(host.port_stats(self.now), report);
         }
-        let shape = self.plan.transport.protocol.falcon();
+        let shape = self.plan.transports().into_iter().find_map(|profile| profile.protocol.falcon());
         report.falcon = shape.map(|shape| falcon.figures(shape.flows));
         report.latency_us = Spread::of(&mut latencies);
         report.queue_pairs = QueuePairs::of(self.parts.hosts().map(|host| {
@@ -349,73 +360,6 @@ fn count_port(stats: crate::port::PortStats, report: &mut Report) {
 impl Report {
     /// Returns a report without results.
     pub(crate) fn empty() -> Self {
-        Self {
-            plan: String::new(),
-            transport: String::new(),
-            program: None,
-            executor: None,
-            seed: 0,
-            trace_hash: String::new(),
-            flows: 0,
-            flows_unfinished: 0,
-            cut_at_us: None,
-            not_begun_from_us: None,
-            messages: 0,
-            bytes: 0,
-            elapsed_us: 0.0,
-            goodput_gbps: 0.0,
-            slowdown_avg: 0.0,
-            slowdown_p50: 0.0,
-            slowdown_p99: 0.0,
-            fct_avg_us: 0.0,
-            fct_p50_us: 0.0,
-            fct_p99_us: 0.0,
-            fct_p999_us: 0.0,
-            single_packet_fct_us: None,
-            single_packet_tail: Vec::new(),
-            rct_us: None,
-            requests_unfinished: 0,
-            background: None,
-            steady_goodput_gbps: None,
-            ops_per_s: None,
-            latency_us: None,
-            latency_parts: None,
-            queue_pairs: None,
-            collective: None,
-            execution: None,
-            tenants: None,
-            fairness: None,
-            bus: None,
-            processors: None,
-            slices: None,
-            packets_sent: 0,
-            packets_retransmitted: 0,
-            acks_sent: 0,
-            packets_dropped: 0,
-            drops: Drops::default(),
-            drop_rate: 0.0,
-            nic: None,
-            recoveries: None,
-            pool: None,
-            falcon: None,
-            scr: None,
-            timeouts: 0,
-            nacks: 0,
-            cnps: 0,
-            pauses: 0,
-            pause_time_us: 0.0,
-            ecn_marks: 0,
-            trimmed: 0,
-            queue_max_bytes: 0,
-            queue_mean_bytes: 0.0,
-            packet_hops: 0,
-            events: 0,
-            packets_under_way_max: 0,
-            simulated_us: 0.0,
-            wall_s: None,
-            violations: Vec::new(),
-            warnings: Vec::new(),
-            records: Vec::new(),
-        }
+        Self::default()
     }
 }

@@ -39,6 +39,8 @@ pub(super) struct Recorder {
     /// retransmitted.
     ended: Vec<(u32, [u64; 2])>,
     classes: Vec<Class>,
+    /// True when these are the groups of traffic.
+    has_groups: bool,
     signals: Signals,
     /// Samples of this time.
     rows: Vec<Sample>,
@@ -137,11 +139,12 @@ impl Recorder {
         };
         let switches = nodes(ObjectKind::Switch, topology.hosts..topology.node_count() as u32);
         let hosts = nodes(ObjectKind::Host, 0..topology.hosts);
-        let classes: &[&str] = match &plan.workload {
-            _ if !record.has(ObjectKind::Traffic) => &[],
-            WorkloadPlan::Incast { background: Some(_), .. } => &["requests", "background"],
-            WorkloadPlan::Incast { .. } => &["requests"],
-            _ => &["flows"],
+        let classes: Vec<&str> = match &plan.workload {
+            _ if !record.has(ObjectKind::Traffic) => Vec::new(),
+            WorkloadPlan::Incast { background: Some(_), .. } => vec!["requests", "background"],
+            WorkloadPlan::Incast { .. } => vec!["requests"],
+            WorkloadPlan::Groups(groups) => groups.iter().map(|group| group.name.as_str()).collect(),
+            _ => vec!["flows"],
         };
         let class = |name: &&str| Class {
             object: add(ObjectKind::Traffic, (*name).to_owned(), None),
@@ -163,6 +166,7 @@ impl Recorder {
             tracked: Vec::new(),
             ended: Vec::new(),
             classes,
+            has_groups: !plan.workload.groups().is_empty(),
             signals: Signals::of(plan),
             rows: Vec::new(),
             written: 0,
@@ -179,7 +183,11 @@ impl Recorder {
         if !self.follows_flows() {
             return;
         }
-        let class = if flow.request.is_none() && self.classes.len() > 1 { 1 } else { 0 };
+        let class = match flow.request {
+            _ if self.has_groups => usize::from(flow.group),
+            None if self.classes.len() > 1 => 1,
+            _ => 0,
+        };
         let object = self.plan.has(ObjectKind::Flow).then(|| {
             let name =
                 |host: u32| self.host_names.get(host as usize).map_or_else(|| format!("host-{host}"), Clone::clone);

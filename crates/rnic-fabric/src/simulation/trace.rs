@@ -105,7 +105,7 @@ impl Tracer {
             counted: simulation
                 .steady_interval()
                 .unwrap_or_else(|| (Time::ZERO + simulation.plan.run.warmup, crate::calendar::NEVER)),
-            has_transactions: simulation.plan.transport.protocol.falcon().is_some(),
+            has_transactions: simulation.plan.uses_falcon(),
         }
     }
 

@@ -29,7 +29,7 @@ impl PacketCodec {
     pub(crate) fn store_falcon_packet(&self, transmit: &FalconTransmit, packets: &mut FalconPackets) -> Entry {
         let FalconTransmit { packet, label, .. } = transmit;
         let dst = transmit.peer.0;
-        let frame_len = packet.frame_len(Encapsulation::IPV6) + self.extra_header;
+        let frame_len = packet.frame_len(Encapsulation::IPV6) + self.extra_headers[1];
         let index = packets.insert(packet, FalconEndpoints::new(self.host, *label));
         let flags = if transmit.kind == TransmitKind::Ack { Flags::FALCON_ACK } else { Flags::FALCON };
         let identity = identity(self.host, dst, packet, frame_len) ^ u64::from(label.get()) << 40;
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_received_packet_equals_the_packet_sent() {
         for (encoded, with_payload) in [(false, false), (true, false), (false, true), (true, true)] {
-            let mut codec = PacketCodec::new(1, encoded, with_payload, 0);
+            let mut codec = PacketCodec::new(1, encoded, with_payload, [0; 2]);
             let mut packets = FalconPackets::new(encoded || with_payload);
             for transmit in [push(1_001), push(0), extended_ack()] {
                 let entry = codec.store_falcon_packet(&transmit, &mut packets);
@@ -196,7 +196,7 @@ mod tests {
                 if codec.wants_bytes() {
                     codec.load_falcon_bytes(Time::ZERO, &transmit, None, entry.packet, &mut packets);
                 }
-                let receiver = PacketCodec::new(3, encoded, with_payload, 0);
+                let receiver = PacketCodec::new(3, encoded, with_payload, [0; 2]);
                 let (arrived, payload) = receiver.decode_falcon(&entry, &packets).expect("the packet is intact");
                 assert_eq!((&arrived, arrived.body.packet_type()), (packet, packet.body.packet_type()));
                 if codec.wants_bytes() {
@@ -211,7 +211,7 @@ mod tests {
     fn corruption_is_detected_in_bytes_and_by_its_flag() {
         let mut bits = FaultChain::new(Vec::new(), rnic_base::RandomStreams::new(5).stream("bits"));
         for transmit in [push(500), extended_ack()] {
-            let (mut codec, mut packets) = (PacketCodec::new(1, true, false, 0), FalconPackets::new(true));
+            let (mut codec, mut packets) = (PacketCodec::new(1, true, false, [0; 2]), FalconPackets::new(true));
             for _ in 0..2_000 {
                 let entry = codec.store_falcon_packet(&transmit, &mut packets);
                 codec.load_falcon_bytes(Time::ZERO, &transmit, None, entry.packet, &mut packets);
@@ -219,7 +219,7 @@ mod tests {
                 assert_eq!(codec.decode_falcon(&entry, &packets), None);
                 packets.remove(entry.packet);
             }
-            let codec = PacketCodec::new(1, false, false, 0);
+            let codec = PacketCodec::new(1, false, false, [0; 2]);
             let mut entry = codec.store_falcon_packet(&transmit, &mut packets);
             entry.set(Flags::CORRUPT);
             assert_eq!(codec.decode_falcon(&entry, &packets), None);
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn f24_the_flow_label_selects_path_and_identity() {
-        let (codec, mut packets) = (PacketCodec::new(1, false, false, 0), FalconPackets::new(false));
+        let (codec, mut packets) = (PacketCodec::new(1, false, false, [0; 2]), FalconPackets::new(false));
         let one = codec.store_falcon_packet(&push(8), &mut packets);
         let other =
             codec.store_falcon_packet(&FalconTransmit { label: FlowLabel::new(0xabcd3), ..push(8) }, &mut packets);

@@ -1,0 +1,54 @@
+//! Keys of groups of traffic: those of a workload, and two more.
+
+use rnic_base::plain;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+use super::{Transport, Workload};
+use crate::plan::schema::{Absent, Doc, Key, Table, Typed};
+
+/// A group of traffic: a workload with a transport and a class.
+#[derive(Clone, Debug)]
+pub(in crate::plan) struct Traffic {
+    pub(in crate::plan) workload: Workload,
+    pub(in crate::plan) transport: Option<Transport>,
+}
+
+impl<'de> Deserialize<'de> for Traffic {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut table = toml::Table::deserialize(deserializer)?;
+        let wrong = |key: &str, error: &toml::de::Error| {
+            D::Error::custom(format!("{key}: {}", plain::explained(error.message())))
+        };
+        let transport = table.remove("transport").map(Transport::deserialize).transpose();
+        let transport = transport.map_err(|error| wrong("transport", &error))?;
+        let workload = serde_path_to_error::deserialize(toml::Value::Table(table));
+        let workload = workload.map_err(|error| match error.path().to_string().as_str() {
+            "." => D::Error::custom(error.inner().message()),
+            path => wrong(path, error.inner()),
+        })?;
+        Ok(Self { workload, transport })
+    }
+}
+
+impl Typed for Traffic {
+    const NAME: &'static str = "table";
+    const TABLE: Option<&'static Table> = Some(&Table {
+        about: Doc(
+            "Groups of traffic in place of `[workload]`: several workloads at the same time, each with its own \
+             transport if it needs one ([Mix transports](simulate.md#mix-transports-and-classes)). Every other key is \
+             one of `[workload]`; all kinds but `tenants`, `nvme`, `chakra` and `manual` can be groups, `collective` \
+             once. The report has the results of each group under its name, which has letters, digits, `-` and `_`.",
+        ),
+        keys: &[Key {
+            name: "transport",
+            type_name: "table, or text",
+            about: Doc("The transport of the group's queue pairs, as `[transport]`. Groups of Falcon have the same \
+                        options, those of the RoCE family the same `extra_header`."),
+            absent: Absent::Depends("that of the plan"),
+            kinds: &[],
+            words: &[],
+            table: None,
+        }],
+    });
+}
