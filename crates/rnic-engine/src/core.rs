@@ -3,6 +3,8 @@
 //! The methods of a queue pair get `&mut Core` in addition to themselves; a queue pair never accesses another queue
 //! pair.
 
+pub(crate) mod classes;
+
 use std::collections::BTreeMap;
 
 use rnic_base::{Absence, Psn, Seq, Serial, Time};
@@ -32,6 +34,8 @@ use crate::timer::Timers;
 use crate::watch::Monitor;
 use crate::window::{Lost, Pools};
 use crate::{CqId, PeerId};
+
+use classes::ClassQueues;
 
 /// Maximum number of acknowledgements that wait to be sent. A queue pair whose acknowledgement does not fit sends a
 /// later one that covers it, so none is lost permanently. 40 us of minimal packets at 100 Gbit/s can require 4096 of
@@ -77,7 +81,8 @@ pub(crate) enum Control {
 }
 
 impl ControlPacket {
-    const BLANK: Self = Self { slot: 0, from: Qpn::new(0), expected: Seq::UNSET, msn: 0, content: Control::Cnp };
+    pub(crate) const BLANK: Self =
+        Self { slot: 0, from: Qpn::new(0), expected: Seq::UNSET, msn: 0, content: Control::Cnp };
 
     /// Writes the packet, except for its destination, into `packet`.
     #[inline(always)]
@@ -117,6 +122,10 @@ pub(crate) struct Core {
     /// Targets of extended reliable connections, by queue pair number.
     pub(crate) targets: BTreeMap<u32, Target>,
     pub(crate) control: Fifo<ControlPacket>,
+    /// Number of acknowledgements for which there is space in `control`.
+    pub(crate) control_max: usize,
+    /// Queues of classes, when queue pairs have classes.
+    pub(crate) classes: Option<Box<ClassQueues>>,
     pub(crate) ready: Ready,
     pub(crate) pulls: PullQueue,
     pub(crate) timers: Timers,
@@ -165,6 +174,8 @@ impl Core {
             ack_echoes_mark: false,
             targets: BTreeMap::new(),
             control: Fifo::new(ControlPacket::BLANK),
+            control_max: CONTROL_QUEUE_MAX,
+            classes: None,
             ready: Ready::default(),
             pulls: PullQueue::default(),
             timers: Timers::default(),
@@ -290,6 +301,9 @@ impl Core {
     pub(crate) fn forget(&mut self, slot: u32) {
         self.control.retain(|control| control.slot != slot);
         self.ready.forget(slot);
+        if let Some(classes) = &mut self.classes {
+            classes.forget(slot);
+        }
         self.pulls.forget(slot);
         self.peers.forget(slot);
         // The queue pair may have been woken for credit that other queue pairs can now use.
@@ -300,7 +314,7 @@ impl Core {
     /// has to send one.
     #[inline]
     pub(crate) fn push_control(&mut self, control: ControlPacket) -> bool {
-        if self.control.len() >= CONTROL_QUEUE_MAX {
+        if self.control.len() >= self.control_max {
             self.stats.acks_folded += 1;
             return false;
         }

@@ -1,6 +1,7 @@
 //! The engine: dispatches inputs to queue pairs and sends the packets that they produce.
 
 mod change;
+mod classes;
 mod falcon;
 mod fault;
 mod final_ack;
@@ -31,6 +32,7 @@ use crate::roce::RoceConnection;
 use crate::stats::{EngineStats, PoolStats};
 use crate::wr::{RecvRequest, SendRequest};
 
+pub use classes::Classes;
 use flows::Groups;
 pub use latency::Latencies;
 pub use messages::Messages;
@@ -205,6 +207,7 @@ impl Engine {
             || self.core.pulls.is_due(self.core.now)
             || self.stamps_departures()
             || self.core.exchange.as_ref().is_some_and(|exchange| exchange.has_messages())
+            || self.core.classes.as_ref().is_some_and(|classes| classes.waiting() != 0)
     }
 
     /// Returns `true` if packets are waiting that carry their departure time: a driver that sends several of them

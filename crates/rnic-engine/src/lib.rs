@@ -33,6 +33,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 
+mod arbiter;
 mod completion;
 mod config;
 mod core;
@@ -72,10 +73,11 @@ mod window;
 mod wq;
 mod wr;
 
+pub use arbiter::{CLASS_WEIGHT_MAX, CLASSES_MAX, ClassShare, ClassShares, ClassTurns};
 pub use completion::{Completion, WcFlags, WcOpcode, WcStatus};
 pub use config::{EngineConfig, QpAttributes, QpConnection, QpTiming};
 pub use dma::{Dma, MemoryFault, NoDma, Segment};
-pub use engine::{Engine, Hints, Latencies, Messages, Nvme, PREFETCH_STEPS, QpSnapshot, Sharing, Signals};
+pub use engine::{Classes, Engine, Hints, Latencies, Messages, Nvme, PREFETCH_STEPS, QpSnapshot, Sharing, Signals};
 pub use error::{DropReason, MemoryError, ModifyError, PostError, ResourceError, RxOutcome};
 pub use event::AsyncEvent;
 pub use latency::{LatencyHistogram, LatencyTotals, OperationTimes};

@@ -160,10 +160,11 @@ impl Qp {
         // Timers may still contain this slot: a spurious wake-up has no effect.
         let is_target = self.verbs.recv.is_target;
         let nvme = self.falcon().and_then(FalconEnd::nvme_role).copied();
-        let weight = self.verbs.head.weight;
+        let (weight, class) = (self.verbs.head.weight, self.verbs.head.class);
         let limits = self.limiter().map_or([None; LimitSource::COUNT], Limiter::users);
         *self = Self::new(number, slot, &QpAttributes { nvme, ..attributes });
         (self.verbs.recv.is_target, self.verbs.head.weight) = (is_target, weight);
+        self.verbs.head.class = class;
         for source in [LimitSource::Operator, LimitSource::Hint] {
             let limit = limits[source as usize];
             if limit.is_some() {

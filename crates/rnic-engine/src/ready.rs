@@ -126,6 +126,31 @@ impl Ready {
         self.with_credit.retain(|queued| *queued != slot);
     }
 
+    /// Marks the ends of the rings of requesters and responders, which are empty: a queue pair whose turn is not over
+    /// is inserted before the mark, all others after it.
+    pub(crate) fn mark(&mut self) {
+        self.requesters.push(MARK);
+        self.responders.push(MARK);
+    }
+
+    /// Moves all entries to the rings of their classes; those before a mark to the front.
+    pub(crate) fn sort(&mut self, rings: &mut [Self], class_of: impl Fn(u32) -> usize) {
+        for half in [Half::Requester, Half::Responder] {
+            let ring = if half == Half::Requester { &mut self.requesters } else { &mut self.responders };
+            let mut goes_first = (0..ring.len() as u32).any(|index| ring.get(index) == Some(MARK));
+            while let Some(slot) = ring.pop() {
+                match slot {
+                    MARK => goes_first = false,
+                    slot if goes_first => rings[class_of(slot)].push_front(half, slot),
+                    slot => rings[class_of(slot)].requeue(half, slot),
+                }
+            }
+        }
+        while let Some((slot, tag)) = self.pop_falcon() {
+            rings[class_of(slot)].push_falcon(slot, tag);
+        }
+    }
+
     /// Inserts the queue pair in `slot` at the front of its ring again, because its scheduling turn is not over.
     #[inline]
     pub(crate) fn push_front(&mut self, half: Half, slot: u32) {
@@ -142,6 +167,9 @@ const fn slot_of(entry: u32) -> u32 {
     entry & ((1 << TAG_SHIFT) - 1)
 }
 
+/// Entry that is no slot: see [`Ready::mark`].
+const MARK: u32 = u32::MAX;
+
 /// Position of the tag in an entry. Slots have 24 bits.
 const TAG_SHIFT: u32 = 29;
 
@@ -152,6 +180,26 @@ const SENDERS_MAX: u32 = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Entries reach the rings of their classes in order; a queue pair whose turn is not over is first in its ring.
+    #[test]
+    fn entries_are_sorted_by_class() {
+        let (mut ready, mut rings) = (Ready::default(), [Ready::default(), Ready::default()]);
+        let class_of = |slot: u32| slot as usize % 2;
+        [1, 2, 3, 4].into_iter().for_each(|slot| ready.requeue(Half::Requester, slot));
+        ready.push_falcon(5, 1);
+        ready.sort(&mut rings, class_of);
+        ready.mark();
+        ready.requeue(Half::Requester, 6);
+        ready.push_front(Half::Requester, 8);
+        ready.requeue(Half::Responder, 7);
+        ready.sort(&mut rings, class_of);
+        assert!(ready.is_empty() && !ready.has_falcon());
+        assert_eq!((rings[0].has_falcon(), rings[1].pop_falcon()), (false, Some((5, 1))));
+        let mut order =
+            |class: usize| -> Vec<u32> { std::iter::from_fn(|| rings[class].pop()).map(|(_, slot)| slot).collect() };
+        assert_eq!((order(0), order(1)), (vec![8, 2, 4, 6], vec![1, 7, 3]));
+    }
 
     #[test]
     fn pop_alternates_between_halves_and_is_round_robin_in_each() {

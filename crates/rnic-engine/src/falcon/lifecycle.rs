@@ -107,6 +107,9 @@ impl FalconEnd {
     pub(crate) fn detach(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut FalconNic) {
         self.end(verbs, core, nic);
         core.ready.forget_falcon(verbs.head.slot);
+        if let Some(classes) = &mut core.classes {
+            classes.forget_falcon(verbs.head.slot);
+        }
         nic.forget(verbs.head.slot);
         // The end of the connection may have woken this queue pair itself.
         nic.wake_waiting(&mut core.ready);

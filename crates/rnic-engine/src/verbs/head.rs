@@ -34,6 +34,8 @@ pub(crate) struct Head {
     mtu: u16,
     /// Weight among the queue pairs that share the link, at least one.
     pub(crate) weight: u16,
+    /// Class of the packets.
+    pub(crate) class: u8,
     pub(crate) state: QpState,
     /// Set when the queue pair has failed and its protocol has not yet released the resources of the NIC that it holds.
     pub(crate) has_failed: bool,
@@ -69,6 +71,7 @@ impl Head {
             // computed with it even for requests posted in the error state.
             mtu: rnic_base::limits::MTU_MIN as u16,
             weight: 1,
+            class: 0,
             state: QpState::Reset,
             has_failed: false,
             access: Access::all(),
