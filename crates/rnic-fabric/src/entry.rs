@@ -22,7 +22,8 @@ pub(crate) struct Entry {
     pub(crate) dst_and_flags: u32,
     /// Length of the Ethernet frame in bytes, including header and frame check sequence.
     pub(crate) frame_len: u16,
-    /// Input port at which the packet arrived, while it is queued in a switch.
+    /// Input port at which the packet arrived, while it is queued in a switch; in the bits from [`CLASS_SHIFT`] on the
+    /// class of the packet, or of those that a pause frame stops.
     pub(crate) input: u16,
 }
 
@@ -97,6 +98,32 @@ impl Entry {
         self.dst_and_flags & (Flags::PAUSE.0 | Flags::RESUME.0 | Flags::MESSAGE.0) != 0
     }
 
+    /// Returns the class of the packet, or of those that a pause frame stops; 0 in a network without classes.
+    #[inline]
+    pub(crate) fn class(&self) -> u8 {
+        (self.input >> CLASS_SHIFT) as u8
+    }
+
+    /// Sets the class of a packet that is in no queue.
+    #[inline]
+    pub(crate) fn set_class(&mut self, class: u8) {
+        self.input = u16::from(class) << CLASS_SHIFT;
+    }
+
+    /// Returns a pause frame with `flags` for one class.
+    pub(crate) fn class_pause_frame(flags: Flags, class: u8) -> Self {
+        let mut frame = Self::pause_frame(flags);
+        frame.set_class(class);
+        frame.identity |= u64::from(class);
+        frame
+    }
+
+    /// Returns the input port of a packet that is queued in a switch with classes.
+    #[inline]
+    pub(crate) fn input_port(&self) -> usize {
+        usize::from(self.input & ((1 << CLASS_SHIFT) - 1))
+    }
+
     /// Returns the number of byte times that the packet occupies a link.
     #[inline]
     pub(crate) fn link_len(&self) -> u64 {
@@ -109,6 +136,11 @@ impl Entry {
         self.identity ^ u64::from(self.dst_and_flags) << 32
     }
 }
+
+/// Position of the class above the number of a port.
+pub(crate) const CLASS_SHIFT: u32 = 13;
+
+const _: () = assert!(rnic_engine::CLASSES_MAX <= 1 << (u16::BITS - CLASS_SHIFT));
 
 /// Packet index of an entry that has no headers: pause frames.
 pub(crate) const NO_PACKET: u32 = u32::MAX;

@@ -3,14 +3,15 @@
 //! The link pulls packets: when the port is free and not paused, the engine is polled for a packet, including
 //! acknowledgements. So no packet is queued between engine and port, and a pause stops all packets.
 //!
-//! There are four types of hosts ([`event_loop`]): RoCE family or Falcon, each with or without a modelled NIC ([`nic`]:
-//! contexts, a PCIe bus). Without `[nic]` and `[slow_host]` in the plan, received packets are processed immediately.
+//! There are five types of hosts ([`event_loop`]): RoCE family or Falcon, each with or without a modelled NIC
+//! ([`nic`]: contexts, a PCIe bus), and one for queue pairs with classes or of both families ([`classed`]).
 //! Apart from them, the link of a host may serve an endpoint that is no engine ([`attached`]), such as [`tcp`].
 //!
 //! At the same instant a host first receives, then does the work of its type (of its modelled NIC or of a slow host),
 //! then starts flows, then processes timers, then sends.
 
 pub(crate) mod attached;
+mod classed;
 mod codec;
 mod event_loop;
 mod falcon;
@@ -49,6 +50,7 @@ use crate::packets::Endpoints;
 use crate::port::{Port, PortStats};
 use crate::topology::Node;
 
+pub(crate) use classed::{HostClasses, set_classes};
 pub(crate) use codec::{Captured, PacketCodec};
 pub(crate) use falcon::FalconState;
 pub(crate) use meter::{Meter, QueuePairCounter};
@@ -125,10 +127,12 @@ pub struct Host {
     attached: Option<Box<dyn Endpoint>>,
     /// Events for a trace, while the run is traced.
     log: Option<Box<HostLog>>,
+    /// Counts of classes, when queue pairs have classes or several families of transports.
+    pub(crate) classes: Option<Box<HostClasses>>,
     /// Counts received payload, when the plan sets a slice or has tenants.
     pub(crate) meter: Option<Box<Meter>>,
-    /// True when `nic`, `falcon`, `log` or `attached` is set, so that the host has a separate event loop. A copy of
-    /// that state, so that only one test per scheduling turn is needed. Functions that set them also set this.
+    /// True when `nic`, `falcon`, `classes`, `log` or `attached` is set, so that the host has a separate event loop. A
+    /// copy of that state, so that only one test per scheduling turn is needed. Functions that set them also set this.
     has_model: bool,
 }
 
@@ -178,6 +182,7 @@ impl Host {
             nvme: None,
             attached: None,
             log: None,
+            classes: None,
             meter: None,
             has_model: false,
         }
@@ -200,6 +205,9 @@ impl Host {
         }
         if self.log.is_some() {
             return traced::run(self, horizon, network);
+        }
+        if self.classes.is_some() {
+            return self.turn::<classed::Classed>(horizon, network);
         }
         match self.falcon {
             Some(_) if self.nic.is_some() => self.turn::<nic::WithFalconAndNic>(horizon, network),
@@ -419,6 +427,9 @@ impl Host {
 
     #[cold]
     fn on_pause_frame(&mut self, now: Time, frame: &Entry) {
+        if self.classes.is_some() {
+            return classed::on_pause_frame(self, now, frame);
+        }
         if frame.has(Flags::PAUSE) {
             self.port.pause(now);
             self.wake = NEVER;

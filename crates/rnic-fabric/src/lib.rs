@@ -43,6 +43,7 @@
 mod addresses;
 mod calendar;
 pub mod check;
+mod classes;
 pub mod endpoint;
 mod entry;
 mod falcon_counts;

@@ -7,7 +7,7 @@
 use rnic_base::{Duration, Time, prefetch_at};
 
 use crate::calendar::EventCalendar;
-use crate::entry::{Entry, NO_PACKET};
+use crate::entry::{CLASS_SHIFT, Entry, NO_PACKET};
 
 /// Maximum number of ports of a node: the values that the low bits of a [`Key`] can hold.
 pub(crate) const PORTS_MAX: usize = 1 << PORT_BITS;
@@ -20,6 +20,7 @@ pub(crate) const RUN_TIME_MAX: Time = Time::from_ps((1 << (64 - PORT_BITS)) - 2)
 /// Largest time and duration that a plan may contain: five hours. Packets sent then arrive before [`RUN_TIME_MAX`].
 pub(crate) const PLAN_TIME_MAX: Duration = Duration::from_secs(5 * 3_600);
 
+const _: () = assert!(PORTS_MAX <= 1 << CLASS_SHIFT);
 const _: () = assert!(PLAN_TIME_MAX.as_ps() + Duration::from_secs(10).as_ps() < RUN_TIME_MAX.as_ps());
 const _: () = assert!(Key::NEVER.0 >> PORT_BITS == crate::calendar::NEVER.as_ps());
 const _: () = assert!(RUN_TIME_MAX.as_ps() < crate::calendar::NEVER.as_ps());

@@ -9,6 +9,7 @@
 //! `docs/plans.md` and `rnic list` use these declarations.
 
 mod chakra;
+mod classes;
 mod collective;
 mod derived;
 mod error;
@@ -27,6 +28,7 @@ mod resolve;
 mod schema;
 mod scr;
 mod slow_host;
+mod switches;
 mod tenants;
 mod topologies;
 mod traffic;
@@ -45,6 +47,7 @@ use crate::switch::SwitchPlan;
 use crate::trace::TracePlan;
 use crate::workload::WorkloadPlan;
 
+pub use crate::classes::ClassPlan;
 pub use crate::link_spec::LinkPlan;
 pub use chakra::TraceFiles;
 pub use error::PlanError;
@@ -102,6 +105,8 @@ pub struct Plan {
     pub spine_rates: Vec<BitRate>,
     /// The switches, all alike.
     pub switch: Option<SwitchPlan>,
+    /// Classes of packets, ordered by name; empty when all packets are treated alike.
+    pub classes: Vec<ClassPlan>,
     /// The transport of every queue pair, except those of groups of traffic with a transport of their own.
     pub transport: Profile,
     /// The NIC memory model, when there is one.

@@ -5,6 +5,7 @@
 //! themselves are never held back and are sent before waiting packets.
 
 use rnic_base::{BitRate, Duration, Time};
+use rnic_engine::CLASSES_MAX;
 
 use crate::calendar::NEVER;
 use crate::entry::{Entry, Flags, LINK_OVERHEAD};
@@ -24,7 +25,7 @@ pub(crate) struct PortStats {
     pub(crate) faulted_acks: u64,
     /// Pause frames (XOFF) sent.
     pub(crate) pauses_sent: u64,
-    /// Time that the neighbour paused this port.
+    /// Time for which the neighbour paused this port, or, with classes, the sum of the times for which it paused each.
     pub(crate) paused: Duration,
 }
 
@@ -66,6 +67,21 @@ struct RareState {
     busy: Duration,
     /// Events since they were last taken, for a trace.
     log: Vec<PortRecord>,
+    /// Pauses of classes, in a network with classes.
+    classes: ClassPauses,
+}
+
+/// Pauses of the classes at a port.
+#[derive(Clone, Copy, Default, Debug)]
+struct ClassPauses {
+    /// Classes that the neighbour has paused here, a bit for each.
+    paused: u8,
+    /// Start of the pause in progress, by class.
+    since: [Time; CLASSES_MAX],
+    /// Time for which the neighbour has paused each class here.
+    time: [Duration; CLASSES_MAX],
+    /// Pause frames (XOFF) sent for each class.
+    sent: [u64; CLASSES_MAX],
 }
 
 impl Port {
@@ -90,6 +106,7 @@ impl Port {
                 stats: PortStats::default(),
                 busy: Duration::ZERO,
                 log: Vec::new(),
+                classes: ClassPauses::default(),
             }),
         }
     }
@@ -151,8 +168,11 @@ impl Port {
 
     /// Returns the counters until `now`, including a pause in progress.
     pub(crate) fn stats_at(&self, now: Time) -> PortStats {
-        let current_pause = if self.paused { now.since(self.rare.paused_since) } else { Duration::ZERO };
-        let stats = &self.rare.stats;
+        let mut current_pause = if self.paused { now.since(self.rare.paused_since) } else { Duration::ZERO };
+        let (stats, classes) = (&self.rare.stats, &self.rare.classes);
+        for class in (0..CLASSES_MAX).filter(|class| classes.paused >> class & 1 == 1) {
+            current_pause += now.since(classes.since[class]);
+        }
         PortStats { packets: self.packets, paused: stats.paused + current_pause, ..*stats }
     }
 
@@ -237,7 +257,17 @@ impl Port {
     /// Sends a frame that pauses or resumes the neighbour: after the present transmission, before all waiting data.
     #[cold]
     pub(crate) fn send_pause_frame(&mut self, now: Time, flags: Flags, network: &mut Network) {
-        let frame = Entry::pause_frame(flags);
+        self.send_control_frame(now, Entry::pause_frame(flags), flags, network);
+    }
+
+    /// Sends a frame that pauses or resumes one class of the neighbour, as [`Self::send_pause_frame`].
+    #[cold]
+    pub(crate) fn send_class_pause(&mut self, now: Time, flags: Flags, class: u8, network: &mut Network) {
+        self.rare.classes.sent[usize::from(class)] += u64::from(flags == Flags::PAUSE);
+        self.send_control_frame(now, Entry::class_pause_frame(flags, class), flags, network);
+    }
+
+    fn send_control_frame(&mut self, now: Time, frame: Entry, flags: Flags, network: &mut Network) {
         self.rare.stats.pauses_sent += u64::from(flags == Flags::PAUSE);
         let frame_time = self.rare.rate.serialize(frame.link_len());
         let from = self.free_at.max(now);
@@ -258,6 +288,45 @@ impl Port {
             (self.paused, self.open_at, self.rare.paused_since) = (true, NEVER, now);
             self.log(PortRecord::Paused { at: now });
         }
+    }
+
+    /// Pauses or resumes a class at this port at the request of the neighbour; the port then has to look for packets of
+    /// other classes itself. A caller without waiting packets sets `open_at` when no class is paused.
+    pub(crate) fn set_class_paused(&mut self, now: Time, class: u8, is_paused: bool) {
+        let classes = &mut self.rare.classes;
+        let (bit, index) = (1 << class, usize::from(class));
+        if (classes.paused & bit != 0) == is_paused {
+            return;
+        }
+        let before = classes.paused;
+        classes.paused ^= bit;
+        if is_paused {
+            (classes.since[index], self.open_at) = (now, NEVER);
+        } else {
+            let time = now.since(classes.since[index]);
+            classes.time[index] += time;
+            self.rare.stats.paused += time;
+        }
+        if before == 0 {
+            self.log(PortRecord::Paused { at: now });
+        } else if self.rare.classes.paused == 0 {
+            self.log(PortRecord::Resumed { at: now });
+        }
+    }
+
+    /// Returns the classes that the neighbour has paused, a bit for each.
+    #[inline]
+    pub(crate) fn paused_classes(&self) -> u8 {
+        self.rare.classes.paused
+    }
+
+    /// Returns how many pause frames (XOFF) for `class` were sent, and for how long the neighbour paused it here, until
+    /// `now`.
+    pub(crate) fn class_pauses(&self, class: usize, now: Time) -> (u64, Duration) {
+        let classes = &self.rare.classes;
+        let is_paused = classes.paused >> class & 1 == 1;
+        let current = if is_paused { now.since(classes.since[class]) } else { Duration::ZERO };
+        (classes.sent[class], classes.time[class] + current)
     }
 
     /// Resumes this port at the request of the neighbour. A caller without waiting packets sets `open_at`.

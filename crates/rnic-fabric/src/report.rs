@@ -1,5 +1,6 @@
 //! Results of a run.
 
+mod classes;
 mod collective;
 mod fields;
 mod groups;
@@ -24,6 +25,7 @@ use serde::Serialize;
 use crate::falcon_counts::FalconFigures;
 pub use crate::host::Recoveries;
 pub use crate::host::nic::NicFigures;
+pub use classes::ClassFigures;
 pub use collective::{CollectiveFigures, ExecutionFigures};
 pub use groups::GroupFigures;
 pub use latency_parts::LatencyParts;
@@ -177,6 +179,9 @@ pub struct Report {
     /// Results of each group of traffic, by its name, when the plan has groups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<BTreeMap<String, GroupFigures>>,
+    /// Results of each class of packets, by its name, when the plan has classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classes: Option<BTreeMap<String, ClassFigures>>,
     /// Fairness between queue pairs and between tenants, when the workload has tenants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,

@@ -9,6 +9,7 @@
 //! so it needs no separate rule.
 
 mod admission;
+mod classes;
 mod csig;
 mod ecn;
 mod prefetch;
@@ -16,6 +17,7 @@ mod queues;
 mod trimming;
 
 use rnic_base::{RandomStream, Time, TraceHash};
+use rnic_engine::ClassShares;
 
 use crate::calendar::NEVER;
 use crate::entry::{Entry, Flags};
@@ -30,7 +32,9 @@ pub use admission::Alpha;
 pub use ecn::{EcnPlan, MarkDepth, MarkDraw};
 pub use trimming::TrimPlan;
 
-use admission::{Admission, Pfc, Signal};
+use admission::{Admission, Signal};
+pub(crate) use classes::ClassCounts;
+use classes::Classes;
 use csig::Stamp;
 pub(crate) use csig::TAG_LEN;
 use ecn::Marker;
@@ -94,6 +98,11 @@ pub enum Multipath {
 }
 
 impl SwitchPlan {
+    /// Returns whether each input port has a separate buffer.
+    fn is_input_queued(&self) -> bool {
+        matches!(self.buffer, BufferPlan::InputQueued { .. })
+    }
+
     /// Returns the number of bytes that an input can store after it has paused its neighbour; `None` without PFC.
     pub(crate) fn pfc_slack(&self) -> Option<u64> {
         let pfc = self.pfc?;
@@ -133,6 +142,8 @@ pub(crate) struct Switch {
     admission: Admission,
     signals: Option<CongestionSignals>,
     trimming: Option<Box<Trimming>>,
+    /// Queues of classes, in place of `queues`, when the plan has classes.
+    classes: Option<Box<Classes>>,
 }
 
 /// Congestion signals that a switch writes into packets.
@@ -145,13 +156,6 @@ struct CongestionSignals {
 impl Switch {
     pub(crate) fn new(node: Node, first_ring: u32, route: Route, ports: Vec<Port>, plan: &SwitchPlan) -> Self {
         let count = ports.len();
-        let pfc =
-            plan.pfc.map(|pfc| Pfc { threshold: pfc.threshold, hysteresis: pfc.hysteresis, headroom: pfc.headroom });
-        let admission = match plan.buffer {
-            BufferPlan::InputQueued { per_port } => Admission::per_input(count, per_port, pfc),
-            BufferPlan::Shared { total, alpha } => Admission::shared(count, total, alpha, pfc),
-        };
-        let per_input = matches!(plan.buffer, BufferPlan::InputQueued { .. });
         Self {
             trace: TraceHash::new(),
             next_wake: Key::NEVER,
@@ -161,11 +165,23 @@ impl Switch {
             ports: ports.into_boxed_slice(),
             wakes: vec![[Key::NEVER; GROUP]; count.div_ceil(GROUP)].into_boxed_slice(),
             stats: SwitchStats::default(),
-            queues: Queues::new(count, per_input),
-            admission,
+            queues: Queues::new(count, plan.is_input_queued()),
+            admission: Admission::of(plan, count),
             signals: None,
             trimming: plan.trim.map(|trim| Box::new(Trimming::new(trim, count))),
+            classes: None,
         }
+    }
+
+    /// Divides the switch among classes with these shares and parts; marks are drawn from `streams`.
+    pub(crate) fn set_classes(&mut self, shares: ClassShares, parts: &[SwitchPlan], streams: Vec<RandomStream>) {
+        let mut classes = Classes::new(self.ports.len(), shares, parts);
+        for ((part, stream), class) in parts.iter().zip(streams).zip(0..) {
+            if let Some(ecn) = &part.ecn {
+                classes.set_marking(class, ecn, stream);
+            }
+        }
+        self.classes = Some(Box::new(classes));
     }
 
     /// Enables ECN marking.
@@ -181,6 +197,22 @@ impl Switch {
 
     /// Processes all events before `horizon`.
     pub(crate) fn run(&mut self, horizon: Time, network: &mut Network) {
+        if self.classes.is_some() {
+            return self.run_classes(horizon, network);
+        }
+        self.turn::<false>(horizon, network);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn run_classes(&mut self, horizon: Time, network: &mut Network) {
+        self.turn::<true>(horizon, network);
+    }
+
+    /// Processes all events before `horizon`, in a switch with classes or without: compiled for each, so that a switch
+    /// without classes has no code for them.
+    #[inline(always)]
+    fn turn<const CLASSES: bool>(&mut self, horizon: Time, network: &mut Network) {
         let end = Key::new(horizon, 0);
         let mut events = 0;
         let mut arrival = least(network.links.heads(self.first_ring, self.wakes.len()));
@@ -196,13 +228,17 @@ impl Switch {
                 if next < end {
                     network.links.prefetch(self.first_ring + next.port() as u32);
                 }
-                self.arrive(arrival, entry, network);
+                self.arrive::<CLASSES>(arrival, entry, network);
                 arrival = next;
             } else {
                 if self.next_wake >= end {
                     break;
                 }
-                self.wake(self.next_wake, network);
+                if CLASSES {
+                    self.wake_of_classes(self.next_wake, network);
+                } else {
+                    self.wake(self.next_wake, network);
+                }
             }
             events += 1;
         }
@@ -211,11 +247,14 @@ impl Switch {
     }
 
     #[inline]
-    fn arrive(&mut self, key: Key, entry: Entry, network: &mut Network) {
+    fn arrive<const CLASSES: bool>(&mut self, key: Key, entry: Entry, network: &mut Network) {
         let now = key.time();
         self.trace.add_word(key.word() ^ entry.trace_word());
         if entry.is_pause_frame() {
-            return self.on_pause_frame(now, key.port(), &entry);
+            return match CLASSES {
+                true => self.on_class_pause(now, key.port(), &entry),
+                false => self.on_pause_frame(now, key.port(), &entry),
+            };
         }
         let output = self.route.port(entry.dst(), entry.flow_hash);
         let port = &mut self.ports[output];
@@ -227,6 +266,9 @@ impl Switch {
         if port.is_logged() {
             return self.enqueue_logged(key, output, entry, network);
         }
+        if CLASSES {
+            return self.enqueue_of_class(key, output, entry, network);
+        }
         self.enqueue(key, output, entry, network);
     }
 
@@ -236,7 +278,10 @@ impl Switch {
         let (at, packet) = (key.time(), PacketSummary::of(&entry, network));
         let count = |switch: &Self| [switch.stats.dropped, switch.trimmed(), switch.marked()];
         let before = count(self);
-        self.enqueue(key, output, entry, network);
+        match self.classes {
+            Some(_) => self.enqueue_of_class(key, output, entry, network),
+            None => self.enqueue(key, output, entry, network),
+        }
         let after = count(self);
         let [dropped, trimmed, marked] = core::array::from_fn(|index| after[index] > before[index]);
         let port = &mut self.ports[output];
@@ -379,6 +424,77 @@ impl Switch {
         }
     }
 
+    /// Does the same as [`Self::enqueue`] in a switch with classes.
+    fn enqueue_of_class(&mut self, key: Key, output: usize, entry: Entry, network: &mut Network) {
+        let (now, input, class) = (key.time(), key.port(), entry.class());
+        let Some(classes) = &mut self.classes else { return };
+        let waits = classes.store(now, input, output, entry);
+        let signal = classes.pause_signal(input, class);
+        if waits {
+            let port = &mut self.ports[output];
+            port.open_at = NEVER;
+            let is_open = port.paused_classes() >> class & 1 == 0;
+            if is_open && self.wakes[output / GROUP][output % GROUP] == Key::NEVER {
+                let at = port.free_at.max(now);
+                self.set_wake(output, at);
+            }
+        } else {
+            self.stats.dropped += 1;
+            self.stats.dropped_acks += u64::from(entry.has(Flags::ACK));
+            self.trace.add_word(DROPPED);
+            network.remove(&entry);
+        }
+        if signal == Signal::Pause {
+            self.ports[input].send_class_pause(now, Flags::PAUSE, class, network);
+        }
+    }
+
+    /// Handles the event of output `key.port()` of a switch with classes, which may be free.
+    fn wake_of_classes(&mut self, key: Key, network: &mut Network) {
+        let (now, output) = (key.time(), key.port());
+        let open = !self.ports[output].paused_classes();
+        let Some(classes) = &mut self.classes else { return };
+        let next = if self.ports[output].free_at <= now { classes.pop(now, output, open) } else { None };
+        if let Some((entry, signal)) = next {
+            let (input, class) = (entry.input_port(), entry.class());
+            self.ports[output].send(now, entry, network);
+            if signal == Signal::Resume {
+                self.ports[input].send_class_pause(now, Flags::RESUME, class, network);
+            }
+            if self.ports[output].is_logged() {
+                self.log_depth(now, output);
+            }
+        }
+        self.schedule_classes(now, output);
+        self.next_wake = least(&self.wakes);
+    }
+
+    /// Decides when `output` of a switch with classes sends its next packet, and whether packets may pass directly.
+    fn schedule_classes(&mut self, now: Time, output: usize) {
+        let Some(classes) = &self.classes else { return };
+        let port = &mut self.ports[output];
+        let paused = port.paused_classes();
+        let at = port.free_at.max(now);
+        if !classes.has_packets(output, u8::MAX) && paused == 0 {
+            port.open_at = port.free_at;
+        }
+        let key = if classes.has_packets(output, !paused) { Key::new(at, output) } else { Key::NEVER };
+        self.wakes[output / GROUP][output % GROUP] = key;
+    }
+
+    #[cold]
+    fn on_class_pause(&mut self, now: Time, port: usize, frame: &Entry) {
+        // When a pending wake event finds that no class may send, it does not schedule another one.
+        self.ports[port].set_class_paused(now, frame.class(), frame.has(Flags::PAUSE));
+        self.schedule_classes(now, port);
+        self.next_wake = least(&self.wakes);
+    }
+
+    /// Returns the results of `class`, in a switch with classes.
+    pub(crate) fn class_counts(&self, class: usize) -> ClassCounts {
+        self.classes.as_ref().map_or_else(ClassCounts::default, |classes| classes.counts(class))
+    }
+
     /// Disables faults on the switch's links from now on.
     pub(crate) fn end_faults(&mut self) {
         self.ports.iter_mut().for_each(Port::end_faults);
@@ -391,7 +507,10 @@ impl Switch {
 
     /// Returns the number of bytes that wait for `output` now.
     pub(crate) fn waiting_at(&self, output: usize) -> u64 {
-        self.queues.output(output).bytes + self.trimming.as_ref().map_or(0, |trimming| trimming.bytes_at(output))
+        let of_classes = self.classes.as_ref().map_or(0, |classes| classes.bytes_at(output));
+        self.queues.output(output).bytes
+            + self.trimming.as_ref().map_or(0, |trimming| trimming.bytes_at(output))
+            + of_classes
     }
 
     /// Starts to log the events of all ports.
@@ -411,23 +530,28 @@ impl Switch {
 
     /// Returns the number of marked packets.
     pub(crate) fn marked(&self) -> u64 {
-        self.signals.as_ref().and_then(|signals| signals.marker.as_ref()).map_or(0, |marker| marker.marked)
+        let of_classes = self.classes.as_ref().map_or(0, |classes| classes.marked());
+        self.signals.as_ref().and_then(|signals| signals.marker.as_ref()).map_or(of_classes, |marker| marker.marked)
     }
 
     /// Returns the largest number of bytes that waited for one output.
     pub(crate) fn most_bytes_waiting(&self) -> u64 {
-        (0..self.ports.len()).map(|output| self.queues.output(output).bytes_max).max().unwrap_or(0)
+        let of_classes = self.classes.as_ref().map_or(0, |classes| classes.most_bytes_waiting());
+        let of_outputs = (0..self.ports.len()).map(|output| self.queues.output(output).bytes_max);
+        of_outputs.max().unwrap_or(0).max(of_classes)
     }
 
     /// Returns the waiting bytes, integrated over time and summed over outputs.
     pub(crate) fn byte_time(&self) -> u128 {
-        (0..self.ports.len()).map(|output| self.queues.output(output).byte_time).sum()
+        let of_classes = self.classes.as_ref().map_or(0, |classes| classes.byte_time());
+        (0..self.ports.len()).map(|output| self.queues.output(output).byte_time).sum::<u128>() + of_classes
     }
 
     /// Returns the bytes that waited for `output`, integrated over time until `now`, in bytes times picoseconds.
     pub(crate) fn waited(&self, output: usize, now: Time) -> u128 {
         let headers = self.trimming.as_ref().map_or(0, |trimming| trimming.waited(output, now));
-        self.queues.output(output).byte_time_at(now) + headers
+        let of_classes = self.classes.as_ref().map_or(0, |classes| classes.waited(output, now));
+        self.queues.output(output).byte_time_at(now) + headers + of_classes
     }
 
     /// Returns the number of packets that were forwarded without their payload.
@@ -437,13 +561,15 @@ impl Switch {
 
     /// Returns the number of bytes waiting now.
     pub(crate) fn bytes_waiting(&self) -> u64 {
-        self.queues.bytes() + self.trimming.as_ref().map_or(0, |trimming| trimming.bytes())
+        let of_classes = self.classes.as_ref().map_or(0, |classes| classes.bytes());
+        self.queues.bytes() + self.trimming.as_ref().map_or(0, |trimming| trimming.bytes()) + of_classes
     }
 
     /// Returns the difference between the bytes that inputs account for and the bytes that wait.
     pub(crate) fn unaccounted_bytes(&self) -> u64 {
         let held: u64 = (0..self.ports.len()).map(|input| self.admission.held(input)).sum();
-        held.abs_diff(self.queues.bytes())
+        let of_classes = self.classes.as_ref().map_or(0, |classes| classes.unaccounted_bytes());
+        held.abs_diff(self.queues.bytes()) + of_classes
     }
 
     /// Counts bytes for `input` that do not exist, for a test of the checker.
@@ -454,12 +580,13 @@ impl Switch {
 
     /// Returns the number of ports that their neighbours have paused.
     pub(crate) fn paused_ports(&self) -> usize {
-        self.ports.iter().filter(|port| port.is_paused()).count()
+        self.ports.iter().filter(|port| port.is_paused() || port.paused_classes() != 0).count()
     }
 
     /// Returns the number of neighbours that this switch has paused.
     pub(crate) fn paused_neighbours(&self) -> usize {
-        (0..self.ports.len()).filter(|input| self.admission.is_paused(*input)).count()
+        let of_classes = self.classes.as_ref().map_or(0, |classes| classes.paused_neighbours());
+        (0..self.ports.len()).filter(|input| self.admission.is_paused(*input)).count() + of_classes
     }
 
     #[inline]

@@ -96,6 +96,62 @@ fn cases() -> impl Strategy<Value = Case> {
     })
 }
 
+/// Switches for plans with classes, which divide their buffers.
+const DIVIDED: [&str; 5] = [
+    "{ model = \"input-queued\", buffer = \"60KB\" }",
+    "{ model = \"input-queued\", buffer = \"900KB\", pfc = {} }",
+    "{ model = \"input-queued\", buffer = \"90KB\", ecn = { kmin = \"3KB\", kmax = \"20KB\", pmax = \"50%\" } }",
+    "{ model = \"shared-buffer\", buffer = \"150KB\", alpha = \"1/2\" }",
+    "{ model = \"shared-buffer\", buffer = \"3MB\", alpha = \"1/8\", pfc = {} }",
+];
+
+/// Classes of the groups `a` and `b`; the first choice is no classes.
+const CLASSES: [&str; 7] = [
+    "",
+    "{ x = {}, y = { acks = \"x\" } }",
+    "{ x = {}, y = {} }",
+    "{ x = { weight = 7 }, y = { weight = 2, pfc = false } }",
+    "{ x = { priority = 1 }, y = {} }",
+    "{ x = { priority = 3, pfc = false }, y = { weight = 5 }, z = {} }",
+    "{ x = {}, y = { priority = 7 }, z = { weight = 1000 } }",
+];
+
+/// Transports of groups, of both families.
+const ANY_FAMILY: [&str; 4] = [TRANSPORTS[0], TRANSPORTS[1], TRANSPORTS[2], "{ name = \"falcon\", flows = 2 }"];
+
+/// Plans of two or three groups of traffic with transports of their own, with classes and without.
+fn mixed_cases() -> impl Strategy<Value = Case> {
+    let faults = proptest::collection::vec(one_of(&FAULTS), 0..3);
+    let group = || (one_of(&WORKLOADS), one_of(&ANY_FAMILY));
+    let groups = (group(), group(), one_of(&ANY_FAMILY));
+    let parts = (one_of(&TOPOLOGIES), one_of(&DIVIDED), one_of(&CLASSES), one_of(&["direct", "encoded"]), faults);
+    let numbers = (proptest::sample::select(&[256u32, 1_024, 4_096][..]), any::<u64>());
+    (parts, groups, numbers).prop_map(|((topology, switch, classes, wire, faults), (a, b, of_third), (mtu, seed))| {
+        let switch = if topology.contains("point") { String::new() } else { format!("switch = {switch}\n") };
+        let acknowledges_every_packet = b.1.contains("\"irn\"");
+        let classes = if switch.contains("pfc") { classes.to_owned() } else { classes.replace(", pfc = false", "") };
+        let classes = if acknowledges_every_packet { classes } else { classes.replace("{ acks = \"x\" }", "{}") };
+        // There may be one group of collectives.
+        let b_workload = if a.0.contains("collective") && b.0.contains("collective") { WORKLOADS[1] } else { b.0 };
+        let with = |workload: &str, transport: &str, class: &str| {
+            let class = if classes.is_empty() { String::new() } else { format!("class = \"{class}\", ") };
+            workload.replacen("{ ", &format!("{{ {class}transport = {transport}, "), 1)
+        };
+        let third = if classes.contains("z = ") { with(WORKLOADS[3], of_third, "z") } else { String::new() };
+        let third = if third.is_empty() { third } else { format!("c = {third}\n") };
+        let faults = faults.join(", ");
+        let header = if classes.is_empty() { String::new() } else { format!("classes = {classes}\n") };
+        let text = format!(
+            "mtu = {mtu}\npayload = \"checked\"\nwire = \"{wire}\"\n{topology}\n\
+             links = {{ rate = \"100Gbps\", delay = \"1us\" }}\n{switch}{header}fault = [{faults}]\n\
+             [traffic]\na = {}\nb = {}\n{third}",
+            with(a.0, a.1, "x"),
+            with(b_workload, b.1, "y"),
+        );
+        Case { text, seed }
+    })
+}
+
 /// Checks that every packet crosses a link, and that packets are only lost where a fault or a full buffer may lose
 /// them.
 fn assert_losses_have_causes(report: &Report, case: &Case) {
@@ -113,7 +169,8 @@ fn assert_losses_have_causes(report: &Report, case: &Case) {
     );
     // PFC reserves buffer for what a link can carry: duplicates and delayed packets exceed that.
     let keeps_arrival_rate = !["duplicate", "reorder", "delay\""].iter().any(|fault| case.text.contains(fault));
-    let lossless = case.text.contains("point-to-point") || case.text.contains("pfc") && keeps_arrival_rate;
+    let has_pfc = case.text.contains("pfc") && !case.text.contains("pfc = false");
+    let lossless = case.text.contains("point-to-point") || has_pfc && keeps_arrival_rate;
     assert!(!lossless || report.drops.buffer == 0, "a lossless switch dropped packets: {case:?}");
 }
 
@@ -132,6 +189,11 @@ proptest! {
     fn every_message_arrives_once_and_no_resource_leaks(case in cases()) {
         check_case(&case);
     }
+
+    #[test]
+    fn every_message_of_every_group_and_class_arrives_once(case in mixed_cases()) {
+        check_case(&case);
+    }
 }
 
 proptest! {
@@ -140,6 +202,12 @@ proptest! {
     #[test]
     #[ignore = "a minute or two"]
     fn every_message_arrives_once_in_many_more_plans(case in cases()) {
+        check_case(&case);
+    }
+
+    #[test]
+    #[ignore = "some minutes"]
+    fn every_message_of_every_group_and_class_arrives_once_in_many_more_plans(case in mixed_cases()) {
         check_case(&case);
     }
 }

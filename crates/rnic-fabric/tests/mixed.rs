@@ -1,6 +1,5 @@
 //! Several groups of traffic in one plan, each with its own transport.
 
-#[allow(dead_code, reason = "each test file uses its own part")]
 mod common;
 
 use common::*;

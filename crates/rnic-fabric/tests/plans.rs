@@ -236,13 +236,28 @@ duration = "5ms"
 "#,
     r#"workload = { kind = "manual" }"#,
     r#"
+[switch]
+model = "input-queued"
+buffer = "600KB"
+pfc = { enabled = true }
+ecn = { kmin = "5KB", kmax = "50KB", pmax = "1%" }
+[classes.bulk]
+[classes.steps]
+priority = 1
+weight = 3
+acks = "bulk"
+pfc = false
+kmin = "20KB"
+kmax = "200KB"
 [traffic.storage]
 kind = "open-loop"
 op = "read"
 message = "64KiB"
 load = "20%"
 duration = "5ms"
+class = "steps"
 [traffic.training]
+class = "bulk"
 transport = "falcon"
 kind = "collective"
 collective = "all-reduce"

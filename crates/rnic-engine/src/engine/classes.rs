@@ -28,7 +28,8 @@ impl<'e> Classes<'e> {
     }
 
     /// Makes the engine serve classes as `shares` says; the acknowledgements of class `n` have the class `acks[n]`.
-    /// Acknowledgements of Falcon are always in the class of their queue pair. Called before the engine sends packets.
+    /// Acknowledgements that wait for a turn of their queue pair (those on request, and Falcon's) are always in its
+    /// class. Called before the engine sends packets.
     pub fn enable(self, shares: ClassShares, acks: [u8; CLASSES_MAX]) {
         self.engine.core.classes = Some(Box::new(ClassQueues::new(shares, acks)));
     }

@@ -1,8 +1,8 @@
 //! A host's scheduling turn: processes all events of the host before the horizon, in order of time.
 //!
-//! There are four types of hosts (with Falcon or without, each with a modelled NIC or without), and one order of
-//! events. Each type implements [`HostModel`], its actions for each event. The loop is compiled separately for each
-//! type, so that no code on the path of a packet has to test the type.
+//! There are five types of hosts (with Falcon or without, each with a modelled NIC or without, and with classes), and
+//! one order of events. Each type implements [`HostModel`], its actions for each event. The loop is compiled separately
+//! for each type, so that no code on the path of a packet has to test the type.
 
 use rnic_base::Time;
 

@@ -214,7 +214,7 @@ impl Host {
 
     #[cold]
     #[inline(never)]
-    fn load_packet(&mut self, now: Time, transmit: &Transmit, network: &mut Network) -> Entry {
+    pub(super) fn load_packet(&mut self, now: Time, transmit: &Transmit, network: &mut Network) -> Entry {
         let entry = self.codec.store_packet(transmit, &mut network.packets);
         self.load_bytes(now, transmit, &entry, network);
         entry
@@ -225,4 +225,22 @@ impl Host {
     fn arrive_out_of_line(&mut self, now: Time, entry: &Entry, network: &mut Network) {
         self.arrive(now, entry, network);
     }
+}
+
+/// Stores a Falcon packet for transmission, with its bytes when they are needed, and returns its entry.
+pub(super) fn store_falcon_departure(
+    host: &mut Host,
+    now: Time,
+    transmit: &FalconTransmit,
+    network: &mut Network,
+) -> Entry {
+    let entry = host.codec.store_falcon_packet(transmit, &mut network.falcon_packets);
+    if let Some(side) = &mut host.falcon {
+        side.counts.count(transmit, side.flows);
+    }
+    if host.codec.wants_bytes() {
+        let memory = host.memory.as_ref().map(|memory| (memory, host.engine.segments()));
+        host.codec.load_falcon_bytes(now, transmit, memory, entry.packet, &mut network.falcon_packets);
+    }
+    entry
 }

@@ -8,6 +8,7 @@ use rnic_base::{Seq, Time};
 use rnic_engine::{Latencies, OperationTimes};
 use rnic_wire::Qpn;
 
+use super::classed::Classed;
 use super::event_loop::{HostModel, Plain};
 use super::falcon::WithFalcon;
 use super::nic::{WithFalconAndNic, WithNic};
@@ -93,6 +94,9 @@ impl<S: HostModel> HostModel for Traced<S> {
 #[cold]
 #[inline(never)]
 pub(super) fn run(host: &mut Host, horizon: Time, network: &mut Network) {
+    if host.classes.is_some() {
+        return host.turn::<Traced<Classed>>(horizon, network);
+    }
     match host.falcon {
         Some(_) if host.nic.is_some() => host.turn::<Traced<WithFalconAndNic>>(horizon, network),
         Some(_) => host.turn::<Traced<WithFalcon>>(horizon, network),

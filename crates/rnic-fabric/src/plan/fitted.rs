@@ -11,6 +11,7 @@ use rnic_transports::SelectError;
 use super::{Plan, PlanError};
 use crate::fault::{FaultKind, FaultPlan};
 use crate::link::PLAN_TIME_MAX;
+use crate::switch::SwitchPlan;
 use crate::workload::WorkloadPlan;
 
 /// Sets the timeouts of `profile` when the plan gives none of them and the defaults would be wrong:
@@ -28,6 +29,7 @@ pub(super) fn fit_timeouts(
     profile: &mut Profile,
     is_given: impl Fn(&str) -> bool,
     plan: &Plan,
+    switches: &[SwitchPlan],
 ) -> Result<(), PlanError> {
     let timeouts: Vec<(&ParamSpec, u64)> = timeouts(profile).collect();
     if profile.protocol.falcon().is_some() || timeouts.iter().any(|(spec, _)| is_given(spec.name)) {
@@ -35,7 +37,7 @@ pub(super) fn fit_timeouts(
     }
     let transport = profile.name;
     let option = |source: ParamError| SelectError::Option { transport, source };
-    if is_lossless(plan) {
+    if is_lossless(plan, switches) {
         for (spec, _) in timeouts {
             // Zero disables the timeout, where it is allowed; otherwise the largest value is used, which is longer than
             // any wait.
@@ -66,9 +68,9 @@ pub(super) fn timeouts(profile: &Profile) -> impl Iterator<Item = (&'static Para
     profile.options().filter(|(spec, _)| spec.is_timeout() && spec.name != RTO_MIN_OPTION)
 }
 
-/// Returns whether no packet can be lost: PFC has all the bytes that it needs, and no fault loses any.
-pub(super) fn is_lossless(plan: &Plan) -> bool {
-    let Some(switch) = &plan.switch else { return false };
+/// Returns whether no packet can be lost in switches with these buffers (those of the class of a packet, and of its
+/// acknowledgement): PFC has all the bytes that it needs, and no fault loses any.
+pub(super) fn is_lossless(plan: &Plan, switches: &[SwitchPlan]) -> bool {
     let loses = |fault: &FaultPlan| match fault.kind {
         FaultKind::Delay { .. } | FaultKind::Reorder { .. } | FaultKind::Duplicate(_) | FaultKind::Slow { .. } => false,
         FaultKind::Drop(_)
@@ -77,7 +79,8 @@ pub(super) fn is_lossless(plan: &Plan) -> bool {
         | FaultKind::Corrupt(_)
         | FaultKind::Down { .. } => true,
     };
-    switch.pfc_slack().is_some_and(|slack| slack >= plan.pause_reaction_bytes()) && !plan.faults.iter().any(loses)
+    let has_slack = |switch: &SwitchPlan| switch.pfc_slack().is_some_and(|slack| slack >= plan.pause_reaction_bytes());
+    !switches.is_empty() && switches.iter().all(has_slack) && !plan.faults.iter().any(loses)
 }
 
 /// Returns the duration without any useful packet after which a run has failed: longer than a loss recovery that waits

@@ -5,7 +5,8 @@ use rnic_policy::{Profile, Signals};
 use super::raw::{Raw, WorkloadKind as Kind};
 use super::schema::Named;
 use super::tenants::{NAME_LEN_MAX, is_name};
-use super::{FileReader, Plan, PlanError, TraceFiles, transports, workloads};
+use super::{FileReader, Plan, PlanError, TraceFiles, classes, transports, workloads};
+use crate::switch::SwitchPlan;
 use crate::workload::WorkloadPlan;
 use crate::workload::groups::GroupPlan;
 
@@ -17,6 +18,7 @@ pub(super) fn resolve(
     files: &mut FileReader<'_>,
     traces: &mut dyn TraceFiles,
 ) -> Result<WorkloadPlan, PlanError> {
+    classes::check_count(raw)?;
     let traffic = match (&raw.workload, &raw.traffic) {
         (Some(workload), None) => return workloads::resolve(workload, hosts, files, traces),
         (None, Some(traffic)) => traffic,
@@ -55,22 +57,28 @@ pub(super) fn resolve(
         };
         let transport = transports::name_of(&options.0).and_then(|name| transports::select(network, name, &[]));
         let transport = transport.map_err(|error| in_group(name, error))?;
-        groups.push(GroupPlan { name: name.clone(), workload, transport });
+        let class = match (&group.class, &raw.classes) {
+            (Some(class), _) => classes::index_of(raw, class, "class").map_err(|error| in_group(name, error))?,
+            (None, None) => 0,
+            (None, Some(_)) => return wrong(key("class"), "is missing; name one of the plan's [classes]".to_owned()),
+        };
+        groups.push(GroupPlan { name: name.clone(), workload, transport, class });
     }
     Ok(WorkloadPlan::Groups(groups))
 }
 
 /// Applies the options of the transports of all groups; `plan` has everything else that their values depend on.
 pub(super) fn apply_options(raw: &Raw, network: Signals, plan: &mut Plan) -> Result<(), PlanError> {
-    let profile = |name: &str, plan: &Plan| {
+    let profile = |GroupPlan { name, class, .. }: &GroupPlan| {
         let group = raw.traffic.iter().flatten().find(|(other, _)| *other == name);
+        let switches = plan.switches_of(*class);
         let own = group.and_then(|(_, group)| group.transport.as_ref());
         let options = own.or(raw.transport.as_ref()).map(|transport| &transport.0);
         let options = options.ok_or_else(|| PlanError::value("transport.name", "is missing"))?;
-        transports::resolve(transports::name_of(options)?, options, network, plan)
+        transports::resolve(transports::name_of(options)?, options, network, plan, &switches)
             .map_err(|error| if own.is_some() { in_group(name, error) } else { error })
     };
-    let profiles = plan.workload.groups().iter().map(|group| profile(&group.name, plan));
+    let profiles = plan.workload.groups().iter().map(profile);
     let profiles: Vec<Profile> = profiles.collect::<Result<_, _>>()?;
     if let WorkloadPlan::Groups(groups) = &mut plan.workload {
         groups.iter_mut().zip(profiles).for_each(|(group, profile)| group.transport = profile);
@@ -159,6 +167,12 @@ impl Plan {
             [] => vec![&self.transport],
             groups => groups.iter().map(|group| &group.transport).collect(),
         }
+    }
+
+    /// Returns the switches as packets of `class` and their acknowledgements meet them.
+    fn switches_of(&self, class: u8) -> Vec<SwitchPlan> {
+        let Some(of_packets) = self.classes.get(usize::from(class)) else { return self.switch.into_iter().collect() };
+        [of_packets, &self.classes[usize::from(of_packets.acks)]].into_iter().filter_map(|class| class.switch).collect()
     }
 
     /// Returns whether any queue pair uses several flows.

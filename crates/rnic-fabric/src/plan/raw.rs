@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer};
 use super::quantity::{Fraction, OrAuto, Unit};
 use super::schema::{Absent, Doc, Key, Keyed, Named, Table, Typed, Word, default_of, table, typed, words};
 pub(super) use network::{
-    Csig, EcnDepth, EcnDraw, Fault, FaultKind, Links, Multipath, Pfc, Switch, SwitchModel, Target, Topology,
+    Class, Csig, EcnDepth, EcnDraw, Fault, FaultKind, Links, Multipath, Pfc, Switch, SwitchModel, Target, Topology,
     TopologyFormat, TopologyKind,
 };
 pub(super) use traffic::Traffic;
@@ -124,6 +124,8 @@ table! {
         links: Option<Links> => "needed, except where a file gives rates and delays",
         /// The switches.
         switch: Option<Switch> => "needed by topologies with switches",
+        /// The classes, by name.
+        classes: Option<BTreeMap<String, Class>> => "one class",
         /// The transport.
         transport: Option<Transport> => "needed, unless every group of `traffic` has one",
         /// The NICs' memory.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rnic_policy::{AdaptivePlace, Profile, Signals};
 
 use super::{Plan, PlanError, TopologyPlan, fitted};
-use crate::switch::TAG_LEN;
+use crate::switch::{SwitchPlan, TAG_LEN};
 
 /// Returns the name of the transport with these options.
 pub(super) fn name_of(options: &BTreeMap<String, toml::Value>) -> Result<&str, PlanError> {
@@ -29,6 +29,7 @@ pub(super) fn resolve(
     options: &BTreeMap<String, toml::Value>,
     network: Signals,
     plan: &Plan,
+    switches: &[SwitchPlan],
 ) -> Result<Profile, PlanError> {
     let mut texts = Vec::new();
     for (key, value) in options.iter().filter(|(key, _)| *key != "name") {
@@ -49,7 +50,7 @@ pub(super) fn resolve(
     }
     let texts: Vec<_> = texts.iter().map(|(key, text)| (*key, text.as_str())).collect();
     let mut profile = select(network, name, &texts)?;
-    fitted::fit_timeouts(&mut profile, |name| options.contains_key(name), plan)?;
+    fitted::fit_timeouts(&mut profile, |name| options.contains_key(name), plan, switches)?;
     Ok(profile)
 }
 

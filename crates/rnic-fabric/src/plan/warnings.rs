@@ -4,8 +4,9 @@ use rnic_base::Duration;
 use rnic_policy::Profile;
 
 use super::{Plan, fitted};
-use crate::switch::BufferPlan;
+use crate::switch::{BufferPlan, SwitchPlan};
 use crate::workload::WorkloadPlan;
+use crate::workload::groups::GroupPlan;
 
 impl Plan {
     /// Returns warnings about values of this plan that are valid but probably not intended, one line each. They do not
@@ -51,7 +52,10 @@ impl Plan {
     /// Warns about PFC without buffer space for the bytes that arrive after a pause.
     fn pfc_that_drops(&self) -> Option<String> {
         let switch = self.switch.as_ref()?;
-        let (slack, needed) = (switch.pfc_slack()?, self.pause_reaction_bytes());
+        let parts: Vec<_> = self.classes.iter().filter_map(|class| class.switch.as_ref()).collect();
+        let parts = if parts.is_empty() { vec![switch] } else { parts };
+        let slack = parts.into_iter().filter_map(SwitchPlan::pfc_slack).min()?;
+        let needed = self.pause_reaction_bytes();
         let key = match switch.buffer {
             BufferPlan::InputQueued { .. } => "switch.pfc.threshold leaves only",
             BufferPlan::Shared { .. } => "switch.pfc.headroom reserves only",
@@ -64,17 +68,29 @@ impl Plan {
         })
     }
 
+    /// Returns the transports whose packets switches pause.
+    fn paused_transports(&self) -> Vec<&Profile> {
+        let is_paused = |group: &&GroupPlan| {
+            let class = self.classes.get(usize::from(group.class));
+            class.is_none_or(|class| class.switch.is_some_and(|part| part.pfc.is_some()))
+        };
+        match self.workload.groups() {
+            [] => vec![&self.transport],
+            groups => groups.iter().filter(is_paused).map(|group| &group.transport).collect(),
+        }
+    }
+
     /// Warns about timeouts that are shorter than a pause.
     fn timeouts_under_pfc(&self) -> Option<String> {
         self.switch.as_ref()?.pfc?;
         let drain_time = self.auto_timeout();
         // The longest timeout counts: a short one for few packets in flight is intended (IRN section 4.1).
         let longest = |transport: &Profile| fitted::timeouts(transport).max_by_key(|(_, value)| *value);
-        let fixed = self.transports().into_iter().filter(|transport| transport.protocol.falcon().is_none());
-        let (spec, value) =
-            fixed.filter_map(longest).min_by_key(|(_, value)| Duration::from_ps(*value) >= drain_time)?;
-        let is_short = value > 0 && Duration::from_ps(value) < drain_time;
-        is_short.then(|| {
+        let is_short = |(_, value): &(_, u64)| *value > 0 && Duration::from_ps(*value) < drain_time;
+        let paused = self.paused_transports().into_iter();
+        let fixed = paused.filter(|transport| transport.protocol.falcon().is_none());
+        let short = fixed.filter_map(longest).find(is_short);
+        short.map(|(spec, value)| {
             format!(
                 "transport.{} is {}, but under PFC packets may be queued longer ({drain_time} in one full buffer) \
                  and be retransmitted unnecessarily; use 0, or 10s, in a lossless network",

@@ -1,16 +1,16 @@
 //! Names of the numeric fields of a report.
 
 use super::{
-    BusFigures, CollectiveFigures, Drops, ExecutionFigures, Fairness, FlowFigures, GroupFigures, LatencyParts,
-    NicFigures, PoolFigures, ProcessorFigures, QueuePairs, Recoveries, Report, ScrFigures, Slices, Spread,
-    TenantFigures,
+    BusFigures, ClassFigures, CollectiveFigures, Drops, ExecutionFigures, Fairness, FlowFigures, GroupFigures,
+    LatencyParts, NicFigures, PoolFigures, ProcessorFigures, QueuePairs, Recoveries, Report, ScrFigures, Slices,
+    Spread, TenantFigures,
 };
 use crate::falcon_counts::FalconFigures;
 
 impl Report {
     /// Returns the names of the numbers that reports contain, as paths with dots: `goodput_gbps`, `drops.buffer`.
     /// Some are present only in some reports: `nic.miss_share` when the NIC memory is modelled. `*` stands for the name
-    /// of a tenant or of a group of traffic.
+    /// of a tenant, of a group of traffic, or of a class.
     pub fn numbers() -> Vec<String> {
         let spread = Some(Spread::default());
         let background = FlowFigures {
@@ -39,6 +39,7 @@ impl Report {
             collective: Some(CollectiveFigures::default()),
             execution: Some(ExecutionFigures::default()),
             tenants: Some([("*".to_owned(), tenant)].into()),
+            classes: Some([("*".to_owned(), ClassFigures::default())].into()),
             groups: Some([("*".to_owned(), group)].into()),
             fairness: Some(Fairness::default()),
             bus: Some(BusFigures::default()),

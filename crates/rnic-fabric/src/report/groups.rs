@@ -11,6 +11,9 @@ use super::{FlowRecord, Spread};
 pub struct GroupFigures {
     /// Name of the transport, with the policies that the plan has exchanged.
     pub transport: String,
+    /// Name of the class of its packets, when the plan has classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
     /// Number of completed flows.
     pub flows: u64,
     /// Number of flows that were not complete at the end of the run.
@@ -24,6 +27,8 @@ pub struct GroupFigures {
     pub fct_us: Option<Spread>,
     /// Completion times of flows, divided by their time in an empty network.
     pub slowdown: Option<Spread>,
+    /// Messages that completed between warm-up and cooldown, of workloads that measure them.
+    pub messages: u64,
     /// Times from post to completion of messages, in microseconds, of workloads that measure them.
     pub latency_us: Option<Spread>,
     /// Completion times of requests or collectives, in microseconds, of workloads that have them.

@@ -7,10 +7,11 @@ use rnic_policy::Profile;
 use super::connect::NUMBERS_OF_FLOWS;
 use super::part::Part;
 use super::partition::Partition;
+use crate::classes::{ClassPlan, shares};
 use crate::fault::{FaultChain, matches};
 use crate::host::nic::NicModel;
 use crate::host::slow::SlowMemory;
-use crate::host::{FalconState, Host, Meter, PacketCodec, Rank, SCRIPT_START, ScriptRun};
+use crate::host::{FalconState, Host, Meter, PacketCodec, Rank, SCRIPT_START, ScriptRun, set_classes};
 use crate::link::{GROUP, LinkEnd};
 use crate::network::Network;
 use crate::plan::Plan;
@@ -82,7 +83,12 @@ impl<'b> Builder<'b> {
         };
         let first_ring = self.first_rings[node as usize];
         let mut switch = Switch::new(self.partition.position(node).node, first_ring, route, self.ports(node), plan);
-        if let Some(ecn) = &plan.ecn {
+        if !self.plan.classes.is_empty() {
+            let classes = &self.plan.classes;
+            let parts: Vec<_> = classes.iter().filter_map(|class| class.switch).collect();
+            let stream = |class: &ClassPlan| self.streams.stream(&format!("ecn/{}/{}", spec.name, class.name));
+            switch.set_classes(shares(classes), &parts, classes.iter().map(stream).collect());
+        } else if let Some(ecn) = &plan.ecn {
             switch.set_marking(ecn, self.streams.stream(&format!("ecn/{}", spec.name)));
         }
         if plan.csig {
@@ -153,6 +159,11 @@ impl<'b> Builder<'b> {
             let mut nic = NicModel::new(nic, line_rate, self.plan.largest_frame(), stream);
             nic.set_slow_intervals(self.slow_host(host).cloned());
             node.set_nic(nic);
+        }
+        let has_families = transports.iter().any(|one| one.protocol.falcon().is_some())
+            && transports.iter().any(|one| one.protocol.falcon().is_none());
+        if has_families || !self.plan.classes.is_empty() {
+            set_classes(&mut node, &self.plan.classes);
         }
         if let Some(shape) = transports.iter().find_map(|profile| profile.protocol.falcon()) {
             let memory = self.slow_host(host).map(SlowMemory::new);

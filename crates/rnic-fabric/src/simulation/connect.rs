@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use rnic_base::{Psn, Time};
 use rnic_engine::{
-    Access, Key, MemoryRegion, Messages, NvmeRole, PeerId, QpAttributes, QpConnection, QpTiming, RemoteMemory,
+    Access, Classes, Key, MemoryRegion, Messages, NvmeRole, PeerId, QpAttributes, QpConnection, QpTiming, RemoteMemory,
     RnrTimer, Service,
 };
 use rnic_wire::Qpn;
@@ -208,6 +208,9 @@ impl Simulation {
             let max_rd_atomic = self.plan.reads;
             let timing = QpTiming { sq_psn: psns[side], retry_count, rnr_retry: None, max_rd_atomic };
             engine.create_qp(&attributes).expect("the number is free and the sizes are legal");
+            if let Some(group) = self.plan.workload.groups().get(group as usize) {
+                Classes::of(engine).set_class(qpns[side], group.class).expect("the queue pair and its class exist");
+            }
             engine.modify_to_init(qpns[side]).expect("the queue pair is in Reset");
             engine.modify_to_rtr(qpns[side], &connection).expect("the queue pair is in Init and the MTU is legal");
             engine.modify_to_rts(now, qpns[side], &timing).expect("the queue pair is in RTR");

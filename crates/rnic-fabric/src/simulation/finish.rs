@@ -298,7 +298,9 @@ impl Simulation {
                 report.timeouts, report.packets_retransmitted
             ));
         }
-        let has_pfc = self.plan.switch.is_some_and(|switch| switch.pfc.is_some());
+        let parts = self.plan.classes.iter().map(|class| class.switch);
+        let has_pfc = self.plan.switch.is_some_and(|switch| switch.pfc.is_some())
+            && parts.flatten().all(|part| part.pfc.is_some());
         if has_pfc && report.drops.buffer > 0 {
             warnings.push(format!(
                 "switches dropped {} packets because of full buffers although PFC is on: PFC needs {} B of buffer \

@@ -7,9 +7,11 @@ use rnic_wire::Qpn;
 
 use super::parts::Parts;
 use super::{NEVER, Simulation};
+use crate::classes::ClassPlan;
 use crate::host::{Sender, TenantTally};
 use crate::plan::Plan;
-use crate::report::{FlowRecord, GroupFigures, Report, Spread};
+use crate::port::Port;
+use crate::report::{ClassFigures, FlowRecord, GroupFigures, Report, Spread};
 use crate::workload::WorkloadPlan;
 
 /// Counts of the queue pairs of a group that have been destroyed.
@@ -75,6 +77,7 @@ pub(super) fn report(simulation: &Simulation, report: &mut Report) {
         let started = simulation.flows.iter().filter(|flow| u32::from(flow.group) == index).count();
         let mut figures = GroupFigures {
             transport: rnic_transports::label(&group.transport),
+            class: plan.classes.get(usize::from(group.class)).map(|class| class.name.clone()),
             flows_unfinished: (started - records.len()) as u64,
             packets_sent: counts.packets_sent,
             packets_retransmitted: counts.packets_retransmitted,
@@ -83,8 +86,9 @@ pub(super) fn report(simulation: &Simulation, report: &mut Report) {
         };
         let measured = measured_time(&group.workload, plan);
         figures.summarise(&records, |flow| measured.contains(&flow.start));
-        let tallies = simulation.parts.hosts().filter_map(|host| host.sessions.tallies.get(index as usize));
-        let latencies = tallies.flat_map(TenantTally::latencies).map(|latency| latency.as_us_f64());
+        let tallies = || simulation.parts.hosts().filter_map(|host| host.sessions.tallies.get(index as usize));
+        figures.messages = tallies().map(TenantTally::completions).sum();
+        let latencies = tallies().flat_map(TenantTally::latencies).map(|latency| latency.as_us_f64());
         figures.latency_us = Spread::of(&mut latencies.collect::<Vec<_>>());
         figures.rct_us = match group.workload {
             WorkloadPlan::Collective(_) => report.rct_us,
@@ -94,10 +98,36 @@ pub(super) fn report(simulation: &Simulation, report: &mut Report) {
     });
     let figures = figures.collect();
     report.groups = Some(figures);
+    report.classes = (!plan.classes.is_empty()).then(|| {
+        let class = |(class, index): (&ClassPlan, usize)| (class.name.clone(), class_figures(simulation, index));
+        plan.classes.iter().zip(0..).map(class).collect()
+    });
     // The flows beside requests are those of other groups.
     report.background = None;
     let mut transports: Vec<String> = groups.iter().map(|group| rnic_transports::label(&group.transport)).collect();
     transports.sort();
     transports.dedup();
     report.transport = transports.join(" | ");
+}
+
+/// Returns the results of the class with this index.
+fn class_figures(simulation: &Simulation, class: usize) -> ClassFigures {
+    let mut figures = ClassFigures::default();
+    let mut add_port = |port: &Port| {
+        let (pauses, time) = port.class_pauses(class, simulation.now);
+        figures.pauses += pauses;
+        figures.pause_time_us += time.as_us_f64();
+    };
+    simulation.parts.hosts().for_each(|host| add_port(&host.port));
+    simulation.parts.switches().for_each(|switch| switch.ports().iter().for_each(&mut add_port));
+    for counts in simulation.parts.hosts().filter_map(|host| host.classes.as_ref()) {
+        figures.packets += counts.packets[class];
+        figures.wire_bytes += counts.bytes[class];
+    }
+    for counts in simulation.parts.switches().map(|switch| switch.class_counts(class)) {
+        figures.dropped += counts.dropped;
+        figures.marked += counts.marked;
+        figures.queue_max_bytes = figures.queue_max_bytes.max(counts.queue_max_bytes);
+    }
+    figures
 }

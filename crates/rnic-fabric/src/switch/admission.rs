@@ -12,6 +12,8 @@
 //! A packet occupies its buffer from the arrival of its last bit until its transmission starts; a packet that can be
 //! sent immediately occupies no buffer.
 
+use super::{BufferPlan, SwitchPlan};
+
 /// The buffers of a switch.
 #[derive(Debug)]
 pub(super) struct Admission {
@@ -75,6 +77,16 @@ pub(super) enum Signal {
 }
 
 impl Admission {
+    /// Creates the buffers of a switch with `ports` ports.
+    pub(super) fn of(plan: &SwitchPlan, ports: usize) -> Self {
+        let pfc =
+            plan.pfc.map(|pfc| Pfc { threshold: pfc.threshold, hysteresis: pfc.hysteresis, headroom: pfc.headroom });
+        match plan.buffer {
+            BufferPlan::InputQueued { per_port } => Self::per_input(ports, per_port, pfc),
+            BufferPlan::Shared { total, alpha } => Self::shared(ports, total, alpha, pfc),
+        }
+    }
+
     pub(super) fn per_input(ports: usize, capacity: u64, pfc: Option<Pfc>) -> Self {
         Self { model: Model::PerInput { capacity }, pfc, inputs: vec![Input::default(); ports] }
     }

@@ -109,6 +109,12 @@ impl Queues {
     /// Appends `entry`, which arrived at `input`, to its queue.
     #[inline]
     pub(super) fn push(&mut self, now: Time, output: usize, input: usize, entry: Entry) {
+        self.push_tagged(now, output, input, entry, input as u16);
+    }
+
+    /// Does the same as [`Self::push`], and stores `tag` as the input of the entry.
+    #[inline(always)]
+    pub(super) fn push_tagged(&mut self, now: Time, output: usize, input: usize, entry: Entry, tag: u16) {
         let source = if self.sources == 1 { 0 } else { input };
         let state = &mut self.outputs[output];
         state.integrate(now);
@@ -129,7 +135,7 @@ impl Queues {
         };
         let slot = &mut self.pool[chunk as usize].entries[position];
         *slot = entry;
-        slot.input = input as u16;
+        slot.input = tag;
         self.lists[list].tail_position += 1;
     }
 

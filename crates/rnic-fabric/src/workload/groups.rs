@@ -16,6 +16,8 @@ pub struct GroupPlan {
     pub workload: WorkloadPlan,
     /// Transport of its queue pairs.
     pub transport: Profile,
+    /// Index of the class of its packets in [`crate::plan::Plan::classes`]; 0 in a plan without classes.
+    pub class: u8,
 }
 
 /// The flows of all groups, in order of their start; of flows that start at the same time, that of the first group is

@@ -202,6 +202,28 @@ table! {
     }
 }
 
+table! {
+    /// Priority classes of packets: in NICs and switches each class has queues of its own, and PFC pauses a class, not
+    /// the link (802.1Qbb). Up to 8, which groups of traffic name. The buffers of switches are divided equally among
+    /// the classes; `switch.pfc.threshold` and `headroom` refer to the part of one class. Not with `[nic]`, `[scr]`,
+    /// `switch.trim`, `switch.csig` and transports that pull.
+    Class {
+        /// Classes of a higher priority are always served first; 0 to 7.
+        priority: u32 = 0,
+        /// Share of what is left, in bytes, among the classes of the same priority (deficit round robin); 1 to 1000.
+        weight: u32 = 1,
+        /// Class of the acknowledgements of this class. Only for transports that acknowledge every packet at once, such
+        /// as `irn`: for those that acknowledge on request, and Falcon, it is always the same.
+        acks: Option<String> => "this class",
+        /// `false`: switches drop packets of the class when the buffer is full, although they have `switch.pfc`.
+        pfc: Option<bool> => "`true` where switches have `switch.pfc`",
+        /// Depth below which no packet of the class is marked.
+        kmin: Option<Unit<Bytes>> => "`switch.ecn.kmin`",
+        /// Depth above which every packet of the class is marked.
+        kmax: Option<Unit<Bytes>> => "`switch.ecn.kmax`",
+    }
+}
+
 words! {
     /// The queue depth that is measured before a packet is marked.
     EcnDepth {

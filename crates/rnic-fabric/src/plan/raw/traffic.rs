@@ -12,6 +12,7 @@ use crate::plan::schema::{Absent, Doc, Key, Table, Typed};
 pub(in crate::plan) struct Traffic {
     pub(in crate::plan) workload: Workload,
     pub(in crate::plan) transport: Option<Transport>,
+    pub(in crate::plan) class: Option<String>,
 }
 
 impl<'de> Deserialize<'de> for Traffic {
@@ -22,12 +23,14 @@ impl<'de> Deserialize<'de> for Traffic {
         };
         let transport = table.remove("transport").map(Transport::deserialize).transpose();
         let transport = transport.map_err(|error| wrong("transport", &error))?;
+        let class = table.remove("class").map(String::deserialize).transpose();
+        let class = class.map_err(|error| wrong("class", &error))?;
         let workload = serde_path_to_error::deserialize(toml::Value::Table(table));
         let workload = workload.map_err(|error| match error.path().to_string().as_str() {
             "." => D::Error::custom(error.inner().message()),
             path => wrong(path, error.inner()),
         })?;
-        Ok(Self { workload, transport })
+        Ok(Self { workload, transport, class })
     }
 }
 
@@ -40,15 +43,28 @@ impl Typed for Traffic {
              one of `[workload]`; all kinds but `tenants`, `nvme`, `chakra` and `manual` can be groups, `collective` \
              once. The report has the results of each group under its name, which has letters, digits, `-` and `_`.",
         ),
-        keys: &[Key {
-            name: "transport",
-            type_name: "table, or text",
-            about: Doc("The transport of the group's queue pairs, as `[transport]`. Groups of Falcon have the same \
-                        options, those of the RoCE family the same `extra_header`."),
-            absent: Absent::Depends("that of the plan"),
-            kinds: &[],
-            words: &[],
-            table: None,
-        }],
+        keys: &[
+            Key {
+                name: "transport",
+                type_name: "table, or text",
+                about: Doc(
+                    "The transport of the group's queue pairs, as `[transport]`. Groups of Falcon have the same \
+                        options, those of the RoCE family the same `extra_header`.",
+                ),
+                absent: Absent::Depends("that of the plan"),
+                kinds: &[],
+                words: &[],
+                table: None,
+            },
+            Key {
+                name: "class",
+                type_name: "text",
+                about: Doc("The class of its packets, where the plan has `[classes]`."),
+                absent: Absent::Depends("needed with `classes`"),
+                kinds: &[],
+                words: &[],
+                table: None,
+            },
+        ],
     });
 }
