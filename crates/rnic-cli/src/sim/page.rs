@@ -215,6 +215,7 @@ fn facts(source: &Source<'_>, report: &Report) -> Vec<Facts> {
         table("Parts of latencies", &summary::PART_HEADS, summary::latency_parts(report)),
         table("Tenants", &summary::TENANT_HEADS, summary::tenants(report)),
         table("Traffic", &summary::GROUP_HEADS, summary::groups(report)),
+        table("Classes", &summary::CLASS_HEADS, summary::classes(report)),
         table("Flows", &flows::HEADS, summary::flows(report)),
         table("Conditions", &[], conditions),
         table("Plan", &[], vec![vec![source.text.to_owned()]]),

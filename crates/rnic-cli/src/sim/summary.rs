@@ -1,6 +1,6 @@
 //! A simulation's report as text for users.
 
-use rnic_fabric::report::{CollectiveFigures, ExecutionFigures, Fairness, GroupFigures, TenantFigures};
+use rnic_fabric::report::{ClassFigures, CollectiveFigures, ExecutionFigures, Fairness, GroupFigures, TenantFigures};
 use rnic_fabric::{FalconFigures, Report};
 use rnic_page::number;
 
@@ -17,6 +17,7 @@ pub fn text(report: &Report) -> String {
         (&PART_HEADS[..], latency_parts(report)),
         (&TENANT_HEADS[..], tenants(report)),
         (&GROUP_HEADS[..], groups(report)),
+        (&CLASS_HEADS[..], classes(report)),
         (&flows::HEADS[..], flows(report)),
     ];
     for (heads, rows) in tables {
@@ -235,9 +236,10 @@ pub fn tenants(report: &Report) -> Vec<Vec<String>> {
 }
 
 /// Column heads of [`groups`].
-pub const GROUP_HEADS: [&str; 10] = [
+pub const GROUP_HEADS: [&str; 11] = [
     "traffic",
     "transport",
+    "class",
     "flows",
     "unfinished",
     "goodput Gbit/s",
@@ -256,13 +258,29 @@ pub fn groups(report: &Report) -> Vec<Vec<String>> {
         let times = times.map(|times| [times.avg, times.p50, times.p99].map(number::micros)).unwrap_or_default();
         let [flows, unfinished, retransmitted, timeouts] =
             [group.flows, group.flows_unfinished, group.packets_retransmitted, group.timeouts].map(number::grouped);
-        let mut row = vec![name.clone(), group.transport.clone(), flows, unfinished];
+        let class = group.class.clone().unwrap_or_default();
+        let mut row = vec![name.clone(), group.transport.clone(), class, flows, unfinished];
         row.push(number::short(group.goodput_gbps));
         row.extend(times);
         row.extend([retransmitted, timeouts]);
         row
     };
     report.groups.iter().flatten().map(row).collect()
+}
+
+/// Column heads of [`classes`].
+pub const CLASS_HEADS: [&str; 8] =
+    ["class", "packets", "sent", "dropped", "marked", "largest queue", "pauses", "paused"];
+
+/// Returns the results of classes of packets, when the plan has classes.
+pub fn classes(report: &Report) -> Vec<Vec<String>> {
+    let row = |(name, class): (&String, &ClassFigures)| {
+        let [packets, dropped, marked, pauses] =
+            [class.packets, class.dropped, class.marked, class.pauses].map(number::grouped);
+        let [sent, queue] = [class.wire_bytes, class.queue_max_bytes].map(number::size);
+        vec![name.clone(), packets, sent, dropped, marked, queue, pauses, number::micros(class.pause_time_us)]
+    };
+    report.classes.iter().flatten().map(row).collect()
 }
 
 /// Returns the statistics of flows, when Falcon connections have several flows.
