@@ -9,12 +9,14 @@ use std::fmt::Write;
 use rnic_fabric::Report;
 
 /// Files that define the types of a report.
-const SOURCES: [&str; 16] = [
+const SOURCES: [&str; 18] = [
     "falcon_counts.rs",
     "host/nic.rs",
     "host/recoveries.rs",
     "report.rs",
+    "report/classes.rs",
     "report/collective.rs",
+    "report/groups.rs",
     "report/latency_parts.rs",
     "report/percentile.rs",
     "report/pool.rs",
@@ -119,8 +121,9 @@ fn add(structures: &BTreeMap<String, Vec<Field>>, name: &str, path: &str, rows: 
             continue;
         }
         if structures.contains_key(&field.type_name) {
-            let is_by_name =
-                ["HostSlices", "TenantSlices", "QueuePairSlices", "TenantFigures"].contains(&field.type_name.as_str());
+            let by_name =
+                ["HostSlices", "TenantSlices", "QueuePairSlices", "TenantFigures", "GroupFigures", "ClassFigures"];
+            let is_by_name = by_name.contains(&field.type_name.as_str());
             let one_of_several = if is_by_name { ".*." } else { "." };
             add(structures, &field.type_name, &format!("{path}{one_of_several}"), rows);
         }

@@ -32,7 +32,7 @@ use crate::sys::UdpSocket;
 use crate::window;
 
 /// The queue pairs, memory and peers of a NIC, and its sockets: everything except connection management and the main
-/// loop. Its methods implement the public methods of [`Nic`](super::Nic) and [`Verbs`](super::Verbs).
+/// loop. Its methods implement the public methods of [`Nic`] and [`Verbs`](super::Verbs).
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(super) config: NicConfig,
