@@ -148,6 +148,7 @@ fn time_series_are_written_and_drawn() {
     let compare = ["compare", out, other, "--out", other];
     rnic(&compare).ok();
     let page = fs::read_to_string(folder.path().join("other/compare.html")).expect("there is a page");
+    assert!(page.contains("One seed: what is significant cannot be judged"));
     for part in ["Links over time", "\"highest, A\"", "\"mean, B\"", "\"shown\":4", "var uPlot="] {
         assert!(page.contains(part), "{part}");
     }

@@ -56,10 +56,16 @@ pub fn page(source: &Source<'_>) -> String {
         },
     ];
     let facts: Vec<Facts> = facts.into_iter().filter(|facts| !facts.rows.is_empty()).collect();
+    let has_one_seed = comparison.points.iter().all(|point| point.seeds_in_common < 2);
+    let headline = if has_one_seed {
+        "One seed: what is significant cannot be judged".to_owned()
+    } else {
+        format!("{} of {count} numbers differ significantly", significant.count())
+    };
     let page = Page {
         title: "Comparison".to_owned(),
         overline: "OpenRNIC comparison".to_owned(),
-        headline: format!("{} of {count} numbers differ significantly", significant.count()),
+        headline,
         content: Page::figures_and_plots(&lead, &figures, source.series, &facts),
     };
     page.to_html()
