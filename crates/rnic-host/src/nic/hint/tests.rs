@@ -146,12 +146,13 @@ fn s9_no_hint_lifts_a_limit_of_the_operator() {
     assert_eq!(state(&nic, &queue_pairs).1, vec![Some(70); 2]);
 }
 
-/// Without a new hint, a turn reads one word, so its time does not depend on the number of queue pairs. The least time
-/// of many rounds is that of an undisturbed one.
+/// Without a new hint, a turn of the NIC reads one word, so its time does not depend on the number of queue pairs. The
+/// least time of many rounds is that of an undisturbed one. A whole turn is measured: reading the word takes two
+/// cycles, and how many of them a processor hides is no question of queue pairs.
 #[test]
 fn s9_a_turn_without_a_hint_costs_the_same_with_many_queue_pairs() {
     const QUEUE_PAIRS: usize = 1_000;
-    const TURNS: u32 = 10_000;
+    const TURNS: u32 = 200;
     let mut nics = [1, QUEUE_PAIRS].map(|count| {
         let mut nic = open(NicConfig::default());
         create(&mut nic, count);
@@ -160,10 +161,9 @@ fn s9_a_turn_without_a_hint_costs_the_same_with_many_queue_pairs() {
     let mut least = [Duration::MAX; 2];
     for _ in 0..50 {
         for (nic, least) in nics.iter_mut().zip(&mut least) {
-            let now = nic.now();
             let start = Instant::now();
             for _ in 0..TURNS {
-                std::hint::black_box(&mut nic.device).apply_hint(now);
+                std::hint::black_box(&mut *nic).progress();
             }
             *least = start.elapsed().min(*least);
         }
