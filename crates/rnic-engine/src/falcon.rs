@@ -283,6 +283,11 @@ impl FalconEnd {
         [una, first_sent + stats.submitted, first_received + stats.delivered, una]
     }
 
+    /// Returns the number of timeouts that acknowledgements have shown to be spurious.
+    pub(crate) fn spurious_timeouts(&self) -> u32 {
+        self.link.as_ref().map_or(0, |link| link.connection.delivery().timeouts_spurious())
+    }
+
     /// Returns `true` if `deadline`, which has expired in the timer heap, is a valid entry of this queue pair;
     /// removes the entry.
     pub(crate) fn remove_expired(&mut self, deadline: Deadline) -> bool {

@@ -253,7 +253,8 @@ mod tests {
     fn a_time_is_counted_below_the_next_power_of_two() {
         let mut histogram = LatencyHistogram::default();
         let us = Duration::from_us;
-        for time in [Duration::ZERO, us(1), Duration::from_ns(1_001), us(2), us(4_194_304), us(4_194_305), us(u64::MAX)]
+        for time in
+            [Duration::ZERO, us(1), Duration::from_ns(1_001), us(2), us(4_194_304), us(4_194_305), Duration::MAX]
         {
             histogram.add(time);
         }

@@ -70,6 +70,9 @@ pub struct QpInfo {
     pub weight: u16,
     /// Path label of the next packet, unless the path policy chooses one for each packet.
     pub label: PathLabel,
+    /// Timeouts after which the packets were acknowledged too soon to have been lost, as in
+    /// [`crate::EngineStats::timeouts_spurious`].
+    pub timeouts_spurious: u32,
     /// Counters of the queue pair.
     pub stats: QpStats,
 }
@@ -580,6 +583,11 @@ impl Qp {
             control_rate: self.control_rate(),
             weight: head.weight,
             label: head.label,
+            timeouts_spurious: match protocol {
+                ProtocolState::Roce(connection) => connection.spurious_timeouts(),
+                ProtocolState::Falcon(end) => end.spurious_timeouts(),
+                ProtocolState::Unreliable(_) => 0,
+            },
             stats: *stats,
         }
     }

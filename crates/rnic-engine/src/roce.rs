@@ -394,6 +394,11 @@ impl RoceConnection {
         [una, requester.next(), responder.expected(), expected]
     }
 
+    /// Returns the number of timeouts, of requests and responses, that acknowledgements have shown to be spurious.
+    pub(crate) fn spurious_timeouts(&self) -> u32 {
+        self.requester.window.spurious_timeouts().saturating_add(self.responder.spurious_timeouts())
+    }
+
     /// Returns the number of requests in flight, and the congestion window, if there is one.
     pub(crate) fn in_flight(&self) -> (u64, Option<u64>) {
         let by_control = self.requester.shared.window().map(Cwnd::whole_packets);

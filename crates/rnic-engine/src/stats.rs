@@ -60,8 +60,6 @@ pub struct QpStats {
     pub packets_retransmitted: u64,
     /// Timeouts that caused loss recovery to act.
     pub timeouts: u32,
-    /// Timeouts of these after which the packets were acknowledged too soon to have been lost.
-    pub timeouts_spurious: u32,
     /// NACKs accepted by the sender.
     pub nacks: u32,
     /// Receiver-not-ready NAKs accepted.
@@ -77,7 +75,6 @@ impl QpStats {
             packets_sent: self.packets_sent + flow.packets_sent,
             packets_retransmitted: self.packets_retransmitted + flow.packets_retransmitted,
             timeouts: self.timeouts.saturating_add(flow.timeouts),
-            timeouts_spurious: self.timeouts_spurious.saturating_add(flow.timeouts_spurious),
             nacks: self.nacks.saturating_add(flow.nacks),
             rnr_naks: self.rnr_naks.saturating_add(flow.rnr_naks),
             rnr_naks_sent: self.rnr_naks_sent.saturating_add(flow.rnr_naks_sent),

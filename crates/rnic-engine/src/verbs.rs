@@ -60,13 +60,6 @@ impl Verbs {
         }
     }
 
-    /// Counts timeouts that were spurious.
-    #[cold]
-    pub(crate) fn count_spurious(&mut self, core: &mut Core, timeouts: u32) {
-        self.stats.timeouts_spurious += timeouts;
-        core.stats.timeouts_spurious += u64::from(timeouts);
-    }
-
     /// Returns the attributes with which an identical queue pair could be created.
     pub(crate) fn attributes(&self) -> QpAttributes {
         let Self { head, send, recv, .. } = self;

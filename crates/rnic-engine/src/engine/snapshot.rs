@@ -90,6 +90,7 @@ fn snapshot(engine: &Engine, qp: &Qp) -> QpSnapshot {
 pub(super) fn with_flows(engine: &Engine, mut info: QpInfo) -> QpInfo {
     for flow in flows::of(engine, info.number) {
         info.stats = info.stats.plus(&flow.verbs.stats);
+        info.timeouts_spurious = info.timeouts_spurious.saturating_add(flow.info().timeouts_spurious);
     }
     info.rate_limits = flows::limits_of(engine, info.number).unwrap_or(info.rate_limits);
     info

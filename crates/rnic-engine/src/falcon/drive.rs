@@ -233,10 +233,7 @@ impl Endpoint {
         let FalconArrival { label, congested, hops, csig, .. } = *arrival;
         let arrival = Arrival { packet, label, marked: congested, hops, csig };
         let reception = mapping.receive(connection, verbs, core, &mut nic.resources, &arrival, dma);
-        let spurious = connection.delivery().timeouts_spurious() - spurious_before;
-        if spurious > 0 {
-            verbs.count_spurious(core, spurious);
-        }
+        core.stats.timeouts_spurious += u64::from(connection.delivery().timeouts_spurious() - spurious_before);
         if let Some(rsn) = rsn {
             let holds_push = connection.transactions().holds_push(rsn);
             if is_push && holds_push && reception == Reception::Kept {

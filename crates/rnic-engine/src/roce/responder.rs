@@ -84,6 +84,14 @@ impl Responder {
         }
     }
 
+    /// Returns the number of timeouts of responses that acknowledgements have shown to be spurious.
+    pub(super) fn spurious_timeouts(&self) -> u32 {
+        match self.fetches.as_deref() {
+            Some(FetchServer::Split(server)) => server.spurious_timeouts(),
+            _ => 0,
+        }
+    }
+
     /// Releases the NIC resources that the responder holds: credit at the peer.
     pub(super) fn stop(&self, verbs: &Verbs, core: &mut Core) {
         if let Some(FetchServer::Split(server)) = self.fetches.as_deref() {

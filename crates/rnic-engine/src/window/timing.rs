@@ -87,8 +87,9 @@ pub(super) struct Timing {
     timed_out_at: Time,
     /// True until the first progress after the last timeout.
     is_unanswered: bool,
-    /// Spurious timeouts that have not been counted yet.
+    /// Number of spurious timeouts; and whether the last one has not been reported yet.
     spurious: u32,
+    has_news: bool,
     last_response_at: Time,
     /// Value of [`TimeoutConditions::acks`] when the start of the peer's silence was last postponed because a
     /// retransmission had to wait.
@@ -119,6 +120,7 @@ impl Timing {
             timed_out_at: Time::ZERO,
             is_unanswered: false,
             spurious: 0,
+            has_news: false,
             last_response_at: Time::ZERO,
             acks: 0,
             una: Seq::UNSET,
@@ -176,7 +178,8 @@ impl Timing {
         let is_first = std::mem::take(&mut self.is_unanswered);
         match self.rtt.smoothed() {
             Some(smoothed) if elapsed < smoothed / 2 => {
-                self.spurious += u32::from(is_first);
+                self.spurious = self.spurious.saturating_add(u32::from(is_first));
+                self.has_news |= is_first;
                 Progress::Early
             }
             Some(_) if elapsed <= self.base() => {
@@ -187,10 +190,15 @@ impl Timing {
         }
     }
 
-    /// Returns the number of spurious timeouts since the last call: those whose first progress was made too early to
-    /// be an answer to the retransmission.
-    pub(super) fn take_spurious(&mut self) -> u32 {
-        std::mem::take(&mut self.spurious)
+    /// Returns the number of spurious timeouts: those whose first progress was made too early to be an answer to the
+    /// retransmission.
+    pub(super) fn spurious(&self) -> u32 {
+        self.spurious
+    }
+
+    /// Returns whether there was a spurious timeout since the last call.
+    pub(super) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_news)
     }
 
     /// Returns whether the last timeout was the first since there was progress.

@@ -162,7 +162,7 @@ fn queue_pair(view: &QpSnapshot, peer: Option<SocketAddr>, probed: Option<Durati
         round_trip_us: round_trip.map(Duration::as_us_f64),
         nacks: info.stats.nacks.into(),
         timeouts: info.stats.timeouts.into(),
-        timeouts_spurious: info.stats.timeouts_spurious.into(),
+        timeouts_spurious: info.timeouts_spurious.into(),
         packets_in_flight: *in_flight,
         window_packets: Some(*window),
         dequeue_gbps: info.dequeue_rate.map(BitRate::as_gbps_f64),

@@ -76,6 +76,11 @@ impl SplitSpaceServer {
         self.window.in_flight()
     }
 
+    /// Returns the number of timeouts of responses that acknowledgements have shown to be spurious.
+    pub(in crate::roce) fn spurious_timeouts(&self) -> u32 {
+        self.window.spurious_timeouts()
+    }
+
     /// Returns the deadline of the response timer.
     pub(in crate::roce) fn next_timeout(&self) -> Deadline {
         self.window.next_deadline()
@@ -227,10 +232,7 @@ impl SplitSpaceServer {
         if packets == 0 {
             return;
         }
-        let spurious = self.window.take_spurious();
-        if spurious > 0 {
-            verbs.count_spurious(core, spurious);
-        }
+        core.stats.timeouts_spurious += u64::from(self.window.was_timeout_spurious());
         let head = &verbs.head;
         shared.note_served(self.window.in_flight());
         if let Some(rtt) = rtt {

@@ -194,10 +194,7 @@ impl Requester {
         if packets == 0 {
             return;
         }
-        let spurious = self.window.take_spurious();
-        if spurious > 0 {
-            verbs.count_spurious(core, spurious);
-        }
+        core.stats.timeouts_spurious += u64::from(self.window.was_timeout_spurious());
         if let Some(rtt) = rtt {
             self.window.add_rtt(core.now, rtt, core.absence);
         }

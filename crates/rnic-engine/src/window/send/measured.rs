@@ -37,11 +37,16 @@ impl SendWindow {
         (self.rto, self.backs_off) = (wait, false);
     }
 
-    /// Returns the number of timeouts since the last call that an acknowledgement has shown to be spurious. Must be
-    /// called before [`SendWindow::add_rtt`].
+    /// Returns whether the last call of [`SendWindow::acknowledge`] has shown that the timeout before it was spurious.
+    /// Must be called before [`SendWindow::add_rtt`].
     #[inline]
-    pub(crate) fn take_spurious(&mut self) -> u32 {
-        if self.backs_off { self.timing().map_or(0, Timing::take_spurious) } else { 0 }
+    pub(crate) fn was_timeout_spurious(&mut self) -> bool {
+        self.backs_off && self.timing().is_some_and(Timing::take_news)
+    }
+
+    /// Returns the number of timeouts that acknowledgements have shown to be spurious.
+    pub(crate) fn spurious_timeouts(&self) -> u32 {
+        self.recovery.as_ref().and_then(|recovery| recovery.timing.as_deref()).map_or(0, Timing::spurious)
     }
 
     /// Records acknowledged packets on a path with a limit, which may then grow.
