@@ -87,9 +87,9 @@ pub(super) struct Timing {
     timed_out_at: Time,
     /// True until the first progress after the last timeout.
     is_unanswered: bool,
-    /// Number of spurious timeouts; and whether the last one has not been reported yet.
+    /// Number of spurious timeouts; and, in the next field, whether the last one has not been reported yet.
     spurious: u32,
-    has_news: bool,
+    is_unreported: bool,
     last_response_at: Time,
     /// Value of [`TimeoutConditions::acks`] when the start of the peer's silence was last postponed because a
     /// retransmission had to wait.
@@ -120,7 +120,7 @@ impl Timing {
             timed_out_at: Time::ZERO,
             is_unanswered: false,
             spurious: 0,
-            has_news: false,
+            is_unreported: false,
             last_response_at: Time::ZERO,
             acks: 0,
             una: Seq::UNSET,
@@ -179,7 +179,7 @@ impl Timing {
         match self.rtt.smoothed() {
             Some(smoothed) if elapsed < smoothed / 2 => {
                 self.spurious = self.spurious.saturating_add(u32::from(is_first));
-                self.has_news |= is_first;
+                self.is_unreported |= is_first;
                 Progress::Early
             }
             Some(_) if elapsed <= self.base() => {
@@ -197,8 +197,8 @@ impl Timing {
     }
 
     /// Returns whether there was a spurious timeout since the last call.
-    pub(super) fn take_news(&mut self) -> bool {
-        std::mem::take(&mut self.has_news)
+    pub(super) fn take_unreported(&mut self) -> bool {
+        std::mem::take(&mut self.is_unreported)
     }
 
     /// Returns whether the last timeout was the first since there was progress.

@@ -41,7 +41,7 @@ impl SendWindow {
     /// Must be called before [`SendWindow::add_rtt`].
     #[inline]
     pub(crate) fn was_timeout_spurious(&mut self) -> bool {
-        self.backs_off && self.timing().is_some_and(Timing::take_news)
+        self.backs_off && self.timing().is_some_and(Timing::take_unreported)
     }
 
     /// Returns the number of timeouts that acknowledgements have shown to be spurious.
