@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::panic;
 use std::path::Path;
 
 use rnic_fabric::record::{Metric, ObjectKind, RecordedSample, read_recording};
@@ -52,7 +53,12 @@ impl Side {
     fn read(file: &Path) -> Result<Self, Failure> {
         let opened = File::open(file).map_err(|error| Failure::file(file, error))?;
         let mut side = Self::default();
-        read_recording(opened, |sample| side.add(sample)).map_err(|error| Failure::file(file, error))?;
+        // A damaged file is one line: without the message of a panic that the reader has caught.
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(|_| {}));
+        let read = read_recording(opened, |sample| side.add(sample));
+        panic::set_hook(hook);
+        read.map_err(|error| Failure::file(file, error))?;
         Ok(side)
     }
 
