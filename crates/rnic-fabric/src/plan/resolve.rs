@@ -25,7 +25,7 @@ pub(super) fn read(text: &str, overrides: &[(&str, &str)]) -> Result<Raw, PlanEr
         return serde_path_to_error::deserialize(deserializer).map_err(|error| {
             let inner = error.inner();
             let line = inner.span().map(|span| line_at(span.start));
-            PlanError::Key { key: path_of(&error), line, what: plain::explained(inner.message()) }
+            key_error(path_of(&error), line, inner.message())
         });
     }
     let mut table: toml::Table = text.parse().map_err(|error| syntax(&error))?;
@@ -33,16 +33,21 @@ pub(super) fn read(text: &str, overrides: &[(&str, &str)]) -> Result<Raw, PlanEr
         replace(&mut table, key, value)?;
     }
     let value = toml::Value::Table(table);
-    serde_path_to_error::deserialize(value).map_err(|error| PlanError::Key {
-        key: path_of(&error),
-        line: None,
-        what: plain::explained(error.inner().message()),
-    })
+    serde_path_to_error::deserialize(value).map_err(|error| key_error(path_of(&error), None, error.inner().message()))
 }
 
 fn path_of(error: &serde_path_to_error::Error<toml::de::Error>) -> String {
     let path = error.path().to_string();
     if path == "." { "top level".to_owned() } else { path }
+}
+
+/// Returns the error that the parser has reported for `path`, or for a key of the group of traffic there.
+fn key_error(path: String, line: Option<usize>, what: &str) -> PlanError {
+    let (key, what) = match raw::Traffic::wrong_key(what) {
+        Some((key, what)) => (format!("{path}.{key}"), what),
+        None => (path, what),
+    };
+    PlanError::Key { key, line, what: plain::explained(what) }
 }
 
 /// Sets `key`, a path with dots, to `value`.
@@ -148,7 +153,8 @@ fn check_cooldown(plan: &Plan) -> Result<(), PlanError> {
 fn default_transport(raw: &Raw) -> Result<&std::collections::BTreeMap<String, toml::Value>, PlanError> {
     let of_groups = raw.traffic.iter().flatten().find_map(|(_, group)| group.transport.as_ref());
     let transport = raw.transport.as_ref().or(of_groups);
-    transport.map(|transport| &transport.0).ok_or_else(|| PlanError::value("transport", "is missing"))
+    let missing = || PlanError::value("transport", "is missing; name one, such as \"irn\"");
+    transport.map(|transport| &transport.0).ok_or_else(missing)
 }
 
 /// Returns the signals that switches and messages between NICs provide, in addition to what the hosts measure

@@ -1,6 +1,5 @@
 //! Keys of groups of traffic: those of a workload, and two more.
 
-use rnic_base::plain;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -15,12 +14,20 @@ pub(in crate::plan) struct Traffic {
     pub(in crate::plan) class: Option<String>,
 }
 
+/// End of the key in the text of an error about one key of a group, whose table the parser of the plan does not see.
+const KEY_END: char = '\u{1f}';
+
+impl Traffic {
+    /// Returns the key of a group that an error is about, and what is wrong with it; `None` if it is about the group.
+    pub(in crate::plan) fn wrong_key(text: &str) -> Option<(&str, &str)> {
+        text.split_once(KEY_END)
+    }
+}
+
 impl<'de> Deserialize<'de> for Traffic {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut table = toml::Table::deserialize(deserializer)?;
-        let wrong = |key: &str, error: &toml::de::Error| {
-            D::Error::custom(format!("{key}: {}", plain::explained(error.message())))
-        };
+        let wrong = |key: &str, error: &toml::de::Error| D::Error::custom(format!("{key}{KEY_END}{}", error.message()));
         let transport = table.remove("transport").map(Transport::deserialize).transpose();
         let transport = transport.map_err(|error| wrong("transport", &error))?;
         let class = table.remove("class").map(String::deserialize).transpose();
