@@ -308,14 +308,9 @@ impl Host {
     /// Polls the engine for a packet when one can be sent, and records when to poll again.
     #[inline]
     fn offer(&mut self, now: Time, network: &mut Network) {
-        if self.port.is_paused() {
+        if !can_send(self, now) {
             return;
         }
-        if self.port.free_at > now {
-            self.wake = self.port.free_at;
-            return;
-        }
-        self.wake = NEVER;
         let Some((entry, _)) = self.next_packet(now, network) else { return };
         self.port.send(now, entry, network);
         self.wake = self.port.free_at;
@@ -476,4 +471,15 @@ fn note_completion(hash: &mut TraceHash, now: Time, completion: &Completion) {
     hash.add_word(now.as_ps() ^ wr_id.rotate_left(32));
     hash.add_word((u64::from(qpn.get()) << 32 | u64::from(byte_len)) ^ u64::from(source.get()).rotate_left(56));
     hash.add_word((status as u64) << 48 | (opcode as u64) << 40 | u64::from(flags.bits()) << 32 | u64::from(word));
+}
+
+/// Returns whether the port of `host` can send a packet now; records when to poll next if none is sent.
+#[inline(always)]
+fn can_send(host: &mut Host, now: Time) -> bool {
+    if host.port.is_paused() {
+        return false;
+    }
+    let is_free = host.port.free_at <= now;
+    host.wake = if is_free { NEVER } else { host.port.free_at };
+    is_free
 }

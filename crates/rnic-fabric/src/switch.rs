@@ -319,14 +319,19 @@ impl Switch {
                 self.set_wake(output, at);
             }
         } else {
-            self.stats.dropped += 1;
-            self.stats.dropped_acks += u64::from(entry.has(Flags::ACK));
-            self.trace.add_word(DROPPED);
-            network.remove(&entry);
+            self.drop_packet(&entry, network);
         }
         if self.admission.pause_signal(input) == Signal::Pause {
             self.ports[input].send_pause_frame(now, Flags::PAUSE, network);
         }
+    }
+
+    /// Counts a packet for which there is no buffer space, and removes it from the network.
+    fn drop_packet(&mut self, entry: &Entry, network: &mut Network) {
+        self.stats.dropped += 1;
+        self.stats.dropped_acks += u64::from(entry.has(Flags::ACK));
+        self.trace.add_word(DROPPED);
+        network.remove(entry);
     }
 
     /// Stores a packet until `output` can send it; returns false when there is no buffer space.
@@ -439,10 +444,7 @@ impl Switch {
                 self.set_wake(output, at);
             }
         } else {
-            self.stats.dropped += 1;
-            self.stats.dropped_acks += u64::from(entry.has(Flags::ACK));
-            self.trace.add_word(DROPPED);
-            network.remove(&entry);
+            self.drop_packet(&entry, network);
         }
         if signal == Signal::Pause {
             self.ports[input].send_class_pause(now, Flags::PAUSE, class, network);

@@ -5,8 +5,8 @@ use rnic_engine::{PeerId, Transmit, TransmitKind};
 use rnic_policy::PathLabel;
 use rnic_wire::{Format, Headers, Packet, Qpn};
 
-use super::Host;
 use super::event_loop::HostModel;
+use super::{Host, can_send};
 use crate::calendar::NEVER;
 use crate::endpoint::{Datagram, Endpoint, Incoming, Outgoing, TcpSegment};
 use crate::entry::{Entry, Flags};
@@ -48,14 +48,9 @@ impl HostModel for WithEndpoint {
     }
 
     fn offer(host: &mut Host, now: Time, network: &mut Network) {
-        if host.port.is_paused() {
+        if !can_send(host, now) {
             return;
         }
-        if host.port.free_at > now {
-            host.wake = host.port.free_at;
-            return;
-        }
-        host.wake = NEVER;
         let Some(outgoing) = host.attached.as_mut().and_then(|endpoint| endpoint.transmit(now)) else { return };
         let entry = match outgoing.datagram {
             Datagram::Roce(format, packet) => {

@@ -4,10 +4,9 @@
 use rnic_base::Time;
 use rnic_engine::{CLASSES_MAX, Classes, Departure, FalconTransmit};
 
-use super::Host;
 use super::event_loop::HostModel;
 use super::falcon::store_falcon_departure;
-use crate::calendar::NEVER;
+use super::{Host, can_send};
 use crate::classes::{ClassPlan, ack_classes, shares};
 use crate::entry::{Entry, Flags};
 use crate::network::Network;
@@ -45,14 +44,9 @@ pub(crate) fn set_classes(host: &mut Host, classes: &[ClassPlan]) {
 
 /// Polls the engine for a packet when one can be sent, and records when to poll again.
 fn offer(host: &mut Host, now: Time, network: &mut Network) {
-    if host.port.is_paused() {
+    if !can_send(host, now) {
         return;
     }
-    if host.port.free_at > now {
-        host.wake = host.port.free_at;
-        return;
-    }
-    host.wake = NEVER;
     let Some((mut entry, class)) = next_packet(host, now, network) else { return };
     entry.set_class(class);
     let bytes = entry.link_len();

@@ -9,10 +9,9 @@ use rnic_engine::{Arrival, Departure, FalconArrival, FalconTransmit, NoDma, Peer
 use rnic_policy::FalconShape;
 use rnic_wire::{Position, Qpn};
 
-use super::Host;
 use super::event_loop::HostModel;
 use super::slow::SlowMemory;
-use crate::calendar::NEVER;
+use super::{Host, can_send};
 use crate::entry::{Entry, Flags};
 use crate::falcon_counts::FalconCounts;
 use crate::frames::Family;
@@ -163,14 +162,9 @@ impl Host {
     /// Polls the engine for a packet when one can be sent, and records when to poll again.
     #[inline(always)]
     fn offer_falcon(&mut self, now: Time, network: &mut Network) {
-        if self.port.is_paused() {
+        if !can_send(self, now) {
             return;
         }
-        if self.port.free_at > now {
-            self.wake = self.port.free_at;
-            return;
-        }
-        self.wake = NEVER;
         let Some((entry, _)) = self.next_packet_of_any_family(now, network) else { return };
         self.port.send(now, entry, network);
         self.wake = self.port.free_at;

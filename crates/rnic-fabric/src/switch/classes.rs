@@ -12,6 +12,10 @@ use super::ecn::Marker;
 use super::queues::Queues;
 use super::{EcnPlan, SwitchPlan};
 use crate::entry::{CLASS_SHIFT, Entry, Flags};
+use crate::link::PORTS_MAX;
+
+// Entries have the class above the number of the input.
+const _: () = assert!(PORTS_MAX <= 1 << CLASS_SHIFT);
 
 /// All classes of a switch.
 #[derive(Debug)]
