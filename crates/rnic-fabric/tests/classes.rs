@@ -6,13 +6,14 @@ use common::*;
 use rnic_fabric::report::GroupFigures;
 use rnic_fabric::{Plan, Report};
 
-/// Two hosts: classes share the link of the NIC.
-const NIC: &str = r#"
-    name = "nic"
+/// Returns a network with two classes, and a group of traffic in each; the ends of the groups are given.
+macro_rules! plan {
+    ($network:literal, $ends_of_a:literal, $ends_of_b:literal) => {
+        concat!(
+            $network,
+            r#"
     mtu = 1024
-    topology = { kind = "point-to-point" }
     links = { rate = "40Gbps", delay = "1us" }
-    transport = { name = "irn" }
     run = { warmup = "100us", cooldown = "100us" }
     [classes.a]
     [classes.b]
@@ -24,6 +25,9 @@ const NIC: &str = r#"
     depth = 16
     queue_pairs = 4
     duration = "3ms"
+    "#,
+            $ends_of_a,
+            r#"
     [traffic.b]
     class = "b"
     kind = "closed-loop"
@@ -32,40 +36,32 @@ const NIC: &str = r#"
     depth = 16
     queue_pairs = 9
     duration = "3ms"
-"#;
+    "#,
+            $ends_of_b
+        )
+    };
+}
+
+/// Two hosts: classes share the link of the NIC.
+const NIC: &str = plan!(
+    r#"
+    name = "nic"
+    topology = { kind = "point-to-point" }
+    transport = { name = "irn" }"#,
+    "",
+    ""
+);
 
 /// Hosts 1 and 2 send to host 0 through a lossless switch: classes share its output.
-const OUTPUT: &str = r#"
+const OUTPUT: &str = plan!(
+    r#"
     name = "output"
-    mtu = 1024
     topology = { kind = "star", hosts = 4 }
-    links = { rate = "40Gbps", delay = "1us" }
     switch = { model = "input-queued", buffer = "400KB", pfc = {} }
-    transport = { name = "roce-gbn", rto = 0 }
-    run = { warmup = "100us", cooldown = "100us" }
-    [classes.a]
-    [classes.b]
-    [traffic.a]
-    class = "a"
-    kind = "closed-loop"
-    op = "write"
-    message = "8KB"
-    depth = 16
-    queue_pairs = 4
-    from = 1
-    to = 0
-    duration = "3ms"
-    [traffic.b]
-    class = "b"
-    kind = "closed-loop"
-    op = "write"
-    message = "8KB"
-    depth = 16
-    queue_pairs = 9
-    from = 2
-    to = 0
-    duration = "3ms"
-"#;
+    transport = { name = "roce-gbn", rto = 0 }"#,
+    "from = 1\n    to = 0",
+    "from = 2\n    to = 0"
+);
 
 fn group<'r>(report: &'r Report, name: &str) -> &'r GroupFigures {
     &report.groups.as_ref().expect("the plan has groups")[name]

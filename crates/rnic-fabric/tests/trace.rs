@@ -193,6 +193,34 @@ const LOOP: (&str, &str) =
 const FALCON: (&str, &str) = ("transport", r#"{ name = "falcon" }"#);
 const DROPS: (&str, &str) = ("fault", r#"[{ kind = "drop", probability = "1%" }]"#);
 
+/// Groups of traffic in a lossless and in a lossy class.
+const CLASSES: &str = r#"
+    mtu = 1024
+    topology = { kind = "star", hosts = 4 }
+    links = { rate = "40Gbps", delay = "1us" }
+    switch = { model = "input-queued", buffer = "200KB", pfc = {} }
+    transport = { name = "roce-gbn" }
+    [classes.lossless]
+    [classes.lossy]
+    pfc = false
+    [traffic.many]
+    class = "lossless"
+    kind = "incast"
+    senders = 3
+    bytes = "600KB"
+    repeats = 1
+    [traffic.others]
+    class = "lossy"
+    transport = "irn"
+    kind = "closed-loop"
+    op = "write"
+    message = "100KB"
+    depth = 4
+    count = 5
+    clients = 3
+    to = 3
+"#;
+
 /// Returns the plans of other tests, and some of other transports.
 fn all_cases() -> Vec<Case> {
     let mut all = cases();
@@ -205,6 +233,7 @@ fn all_cases() -> Vec<Case> {
     all.push(("Falcon", WIRE, vec![FALCON, DROPS, LOOP]));
     all.push(("star that trims", STAR, vec![("transport", r#"{ name = "tonic-ndp" }"#), trims]));
     all.push(("encoded", WIRE, vec![("wire", "\"encoded\""), FAULTS]));
+    all.push(("classes", CLASSES, Vec::new()));
     all.push(("Falcon, encoded", WIRE, vec![("wire", "\"encoded\""), FALCON, DROPS, LOOP]));
     all
 }
