@@ -83,7 +83,11 @@ fn read(file: impl ChunkReader + 'static, mut each: impl FnMut(RecordedSample)) 
 }
 
 fn sample(row: &Row, number: u64) -> Result<RecordedSample, ReadError> {
-    let unknown = |noun, word: &str| ReadError::Unknown { row: number, noun, word: word.chars().take(40).collect() };
+    let unknown = |noun, word: &str| ReadError::Unknown {
+        row: number,
+        noun,
+        word: word.chars().take(40).flat_map(char::escape_debug).collect(),
+    };
     let (kind, metric) = (row.get_string(1)?, row.get_string(4)?);
     Ok(RecordedSample {
         at: Time::from_ps(row.get_ulong(0)?),
