@@ -189,6 +189,8 @@ pub enum WorkloadPlan {
         sizes: Arc<Distribution>,
         /// Time after which no flow starts.
         duration: Duration,
+        /// Operation of each flow.
+        op: Operation,
     },
     /// Several hosts send to one at the same time.
     Incast {
@@ -208,6 +210,8 @@ pub enum WorkloadPlan {
         start: Duration,
         /// Other traffic at the same time.
         background: Option<Background>,
+        /// Operation of each flow, of the other traffic too.
+        op: Operation,
     },
     /// On each of its connections, every host sends to one other host; it receives on as many connections.
     Permutation {
@@ -332,18 +336,20 @@ impl WorkloadPlan {
     /// Returns the flows, for hosts whose links have these rates.
     pub(crate) fn source(&self, rates: &[BitRate], streams: &RandomStreams) -> Box<dyn Source> {
         let hosts = rates.len() as u32;
-        let one = || Arc::new(Traffic::ONE_MESSAGE);
+        let one = |op: &Operation| Arc::new(Traffic { op: *op, ..Traffic::ONE_MESSAGE });
         match self {
             Self::Manual | Self::Nvme(_) => Box::new(FlowList::new(Vec::new())),
-            Self::Poisson { load_ppm, sizes, duration } => {
-                Box::new(poisson::Poisson::new(rates, *load_ppm, Arc::clone(sizes), *duration, streams))
+            Self::Poisson { load_ppm, sizes, duration, op } => {
+                let shape = poisson::Shape { load_ppm: *load_ppm, sizes: Arc::clone(sizes), duration: *duration };
+                Box::new(poisson::Poisson::new(rates, shape, one(op), streams))
             }
-            Self::Incast { senders, bytes, to, jitter, repeats, interval, start, background } => {
+            Self::Incast { senders, bytes, to, jitter, repeats, interval, start, background, op } => {
                 let times = incast::Times { first: Time::ZERO + *start, repeats: *repeats, interval: *interval };
                 let shape = incast::Shape { senders: *senders, bytes: *bytes, to: *to, jitter: *jitter };
-                let requests = Box::new(FlowList::new(incast::flows(hosts, &shape, &times, &one(), streams)));
+                let requests = Box::new(FlowList::new(incast::flows(hosts, &shape, &times, &one(op), streams)));
                 let Some(Background { load_ppm, sizes, duration }) = background else { return requests };
-                let flows = poisson::Poisson::new(rates, *load_ppm, Arc::clone(sizes), *duration, streams);
+                let shape = poisson::Shape { load_ppm: *load_ppm, sizes: Arc::clone(sizes), duration: *duration };
+                let flows = poisson::Poisson::new(rates, shape, one(op), streams);
                 Box::new(merged::Merged::new(requests, Box::new(flows)))
             }
             Self::Permutation { bytes, connections, traffic } => {

@@ -44,10 +44,10 @@ const WORKLOADS: [&str; 12] = [
     "{ kind = \"closed-loop\", op = \"fetch-add\", message = 8, depth = 20, count = 60 }",
     "{ kind = \"closed-loop\", op = \"compare-swap\", message = 8, depth = 1, count = 40 }",
     "{ kind = \"permutation\", bytes = \"150KB\", op = \"send\", message = \"40KB\", depth = 2 }",
-    "{ kind = \"poisson\", load = \"40%\", size = \"20KB\", duration = \"50us\" }",
+    "{ kind = \"poisson\", load = \"40%\", size = \"20KB\", duration = \"50us\", op = \"send\" }",
     "{ kind = \"closed-loop\", op = \"read-write\", message = \"6KB\", depth = 3, duration = \"60us\", \
        queue_pairs = 4 }",
-    "{ kind = \"incast\", senders = 1, bytes = \"60KB\", repeats = 2, interval = \"40us\", \
+    "{ kind = \"incast\", senders = 1, bytes = \"60KB\", repeats = 2, interval = \"40us\", op = \"write\", \
        background = { load = \"30%\", sizes = \"uniform:1KB-20KB\" } }",
     "{ kind = \"collective\", collective = \"all-reduce\", bytes = \"60KB\", count = 3 }",
     "{ kind = \"collective\", collective = \"all-to-all\", bytes = \"40KB\", count = 4, connections = 2 }",

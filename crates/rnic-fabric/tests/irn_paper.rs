@@ -67,6 +67,22 @@ fn irn_without_pfc_beats_roce_with_it_and_roce_needs_it() {
     assert!(roce_pfc.simulated_us < 8_000.0, "the run with PFC took longer than the limit");
 }
 
+/// Beside RoCE's headers, IRN's packets of Writes have 16 bytes of address, those of Sends 6 (section 6.3).
+#[test]
+fn flows_by_send_have_fewer_bytes_on_the_wire_than_by_write() {
+    let fct_us = |op: &'static str| {
+        let workload = r#"{ kind = "incast", senders = 1, bytes = "10MB" }"#;
+        let settings =
+            [("workload", workload), ("workload.op", op), ("run.warmup", "0us"), ("transport.cap_packets", "400")];
+        let report = finish(simulation(PLAN, &settings, 1));
+        report.check().unwrap_or_else(|failure| panic!("{failure}"));
+        report.fct_avg_us
+    };
+    let packets = 10_000_000.0 / 1024.0;
+    let difference = (fct_us("write-imm") - fct_us("send")) * 40e3 / 8.0 / packets;
+    assert!((difference - 10.0).abs() < 0.1, "{difference} bytes a packet");
+}
+
 #[test]
 #[ignore = "minutes in release"]
 fn all_three_results_hold_for_every_seed() {

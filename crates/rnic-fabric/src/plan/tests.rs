@@ -561,6 +561,12 @@ const WRONG: &[(&str, &str, &str)] = &[
         r#"{ kind = "closed-loop", op = "fly", message = 1, count = 1 }"#,
         "workload.op: unknown operation `fly`",
     ),
+    (
+        "workload",
+        r#"{ kind = "poisson", load = "1%", sizes = "uniform", duration = "1us", op = "read" }"#,
+        "workload.op: unknown operation of these flows `read`; the valid values are write, write-imm, send",
+    ),
+    ("workload", r#"{ kind = "incast", senders = 1, bytes = 9, op = "fetch-add" }"#, "workload.op: unknown operation"),
     ("workload", r#"{ kind = "closed-loop", op = "send", message = 1 }"#, "workload.count: is ambiguous or missing"),
     ("workload", r#"{ kind = "closed-loop", op = "send", count = 1 }"#, "workload.message: is missing"),
     (

@@ -39,7 +39,8 @@ pub(super) fn resolve(
         Kind::Poisson => {
             let load_ppm = load_ppm(need!(raw.load).0);
             let duration = need!(raw.duration).0;
-            Ok(WorkloadPlan::Poisson { load_ppm, sizes: Arc::new(sizes(raw, files)?), duration })
+            let op = operation_with_data(raw)?;
+            Ok(WorkloadPlan::Poisson { load_ppm, sizes: Arc::new(sizes(raw, files)?), duration, op })
         }
         Kind::Incast => Ok(WorkloadPlan::Incast {
             senders: *need!(raw.senders),
@@ -50,6 +51,7 @@ pub(super) fn resolve(
             interval: raw.interval().0,
             start: raw.start().0,
             background: raw.background.as_ref().map(|table| background(table, raw, files)).transpose()?,
+            op: operation_with_data(raw)?,
         }),
         Kind::Permutation => {
             let (bytes, traffic) = (need!(raw.bytes).0.get(), traffic(raw, Operation::WriteImmediate)?);
@@ -124,6 +126,13 @@ fn traffic(raw: &raw::Workload, default: Operation) -> Result<Traffic, PlanError
     let message_bytes = raw.message.map_or(MESSAGE_BYTES_MAX, |Unit(message)| message.get());
     let op = operation(raw, Some(default))?;
     Ok(Traffic { op, message_bytes, depth: raw.depth(), ..Traffic::ONE_MESSAGE })
+}
+
+/// Returns the operation of flows that carry data from their source.
+fn operation_with_data(raw: &raw::Workload) -> Result<Operation, PlanError> {
+    let Some(name) = &raw.op else { return Ok(Operation::WriteImmediate) };
+    let all: Vec<_> = Operation::ALL.into_iter().filter(|(_, op)| op.carries_data()).collect();
+    named("workload.op", "operation of these flows", name, &all)
 }
 
 fn closed_loop(raw: &raw::Workload) -> Result<WorkloadPlan, PlanError> {

@@ -13,6 +13,16 @@ use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
 use super::distribution::Distribution;
 use super::{FlowSpec, Source, Traffic};
 
+/// Parameters of the arrivals.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    /// Payload offered to each host's link, in millionths of the link's rate.
+    pub(super) load_ppm: u64,
+    pub(super) sizes: Arc<Distribution>,
+    /// Time after which no flow starts.
+    pub(super) duration: Duration,
+}
+
 /// Poisson arrivals at every host.
 #[derive(Debug)]
 pub(super) struct Poisson {
@@ -27,13 +37,8 @@ pub(super) struct Poisson {
 
 impl Poisson {
     /// Creates arrivals at hosts whose links have these rates.
-    pub(super) fn new(
-        rates: &[BitRate],
-        load_ppm: u64,
-        sizes: Arc<Distribution>,
-        duration: Duration,
-        streams: &RandomStreams,
-    ) -> Self {
+    pub(super) fn new(rates: &[BitRate], shape: Shape, traffic: Arc<Traffic>, streams: &RandomStreams) -> Self {
+        let Shape { load_ppm, sizes, duration } = shape;
         // Mean gap: bytes * 8 / (rate * load), in picoseconds.
         let numerator = u128::from(sizes.mean_milli_bytes()) * 8 * 1_000_000_000 * 1_000_000;
         let host = |(rate, host): (&BitRate, u32)| {
@@ -43,13 +48,7 @@ impl Poisson {
         };
         let hosts: Vec<_> = rates.iter().zip(0..).map(host).collect();
         let count = hosts.len() as u32;
-        let mut source = Self {
-            sizes,
-            end: Time::ZERO + duration,
-            hosts,
-            next: BinaryHeap::new(),
-            traffic: Arc::new(Traffic::ONE_MESSAGE),
-        };
+        let mut source = Self { sizes, end: Time::ZERO + duration, hosts, next: BinaryHeap::new(), traffic };
         (0..count).for_each(|host| source.schedule(Time::ZERO, host));
         source
     }

@@ -25,7 +25,7 @@ fn poisson_offers_its_load_evenly_from_and_to_all_hosts() {
     for (name, duration) in [("irn-heavy-tail", 400), ("uniform", 400), ("web-search", 2_000)] {
         let sizes = Arc::new(Distribution::built_in(name).expect("the distribution is built in"));
         let duration = Duration::from_ms(duration);
-        let plan = WorkloadPlan::Poisson { load_ppm: 700_000, sizes, duration };
+        let plan = WorkloadPlan::Poisson { load_ppm: 700_000, sizes, duration, op: Operation::WriteImmediate };
         let flows = all(&plan, 54, 5);
         let bytes: u64 = flows.iter().map(|flow| flow.bytes).sum();
         let offered = bytes as f64 * 8.0 / (54.0 * 40e9 * duration.as_secs_f64());
@@ -47,7 +47,12 @@ fn poisson_offers_its_load_evenly_from_and_to_all_hosts() {
 #[test]
 fn poisson_gaps_are_exponential() {
     let sizes = Arc::new(Distribution::fixed(10_000));
-    let plan = WorkloadPlan::Poisson { load_ppm: 500_000, sizes, duration: Duration::from_ms(100) };
+    let plan = WorkloadPlan::Poisson {
+        load_ppm: 500_000,
+        sizes,
+        duration: Duration::from_ms(100),
+        op: Operation::WriteImmediate,
+    };
     let flows: Vec<FlowSpec> = all(&plan, 4, 1).into_iter().filter(|flow| flow.src == 2).collect();
     let gaps: Vec<f64> = flows.windows(2).map(|pair| pair[1].start.since(pair[0].start).as_us_f64()).collect();
     let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
@@ -59,7 +64,12 @@ fn poisson_gaps_are_exponential() {
 #[test]
 fn flows_of_a_host_do_not_depend_on_the_number_of_hosts() {
     let sizes = Arc::new(Distribution::fixed(10_000));
-    let plan = WorkloadPlan::Poisson { load_ppm: 500_000, sizes, duration: Duration::from_ms(1) };
+    let plan = WorkloadPlan::Poisson {
+        load_ppm: 500_000,
+        sizes,
+        duration: Duration::from_ms(1),
+        op: Operation::WriteImmediate,
+    };
     let starts =
         |hosts| all(&plan, hosts, 1).iter().filter(|flow| flow.src == 2).map(|flow| flow.start).collect::<Vec<_>>();
     assert_eq!(starts(4), starts(40));
@@ -214,10 +224,11 @@ fn incast_stripes_all_bytes_over_the_senders() {
         interval: Duration::from_ms(1),
         start: Duration::ZERO,
         background: None,
+        op: Operation::Send,
     };
     let flows = all(&plan, 54, 9);
     assert_eq!((flows.len(), flows.iter().map(|flow| flow.bytes).sum::<u64>()), (120, 4 * 1_000_007));
-    assert!(flows.iter().all(|flow| flow.dst == 3));
+    assert!(flows.iter().all(|flow| flow.dst == 3 && flow.traffic.op == Operation::Send));
     let first: BTreeSet<u32> = flows[..30].iter().map(|flow| flow.src).collect();
     let second: BTreeSet<u32> = flows[30..60].iter().map(|flow| flow.src).collect();
     assert_eq!((first.len(), second.len()), (30, 30));
@@ -241,13 +252,17 @@ fn an_incast_with_background_generates_the_flows_of_both() {
         interval: Duration::from_ms(1),
         start: Duration::from_ms(1),
         background,
+        op: Operation::WriteImmediate,
     };
     let key = |flow: &FlowSpec| (flow.start, flow.src, flow.dst, flow.bytes);
     let keys = |flows: &[FlowSpec]| flows.iter().map(key).collect::<Vec<_>>();
     let both = all(&incast(Some(background)), 54, 9);
     let (requests, others): (Vec<_>, Vec<_>) = both.into_iter().partition(|flow| flow.request.is_some());
     assert_eq!(keys(&requests), keys(&all(&incast(None), 54, 9)));
-    assert_eq!(keys(&others), keys(&all(&WorkloadPlan::Poisson { load_ppm, sizes, duration }, 54, 9)));
+    assert_eq!(
+        keys(&others),
+        keys(&all(&WorkloadPlan::Poisson { load_ppm, sizes, duration, op: Operation::WriteImmediate }, 54, 9))
+    );
     assert_eq!(requests[0].start.as_ps() / 1_000_000_000, 1, "the first request is not at its start");
     assert!(others.len() > 1_000 && others[0].start < requests[0].start);
 }

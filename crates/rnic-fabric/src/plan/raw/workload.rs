@@ -115,10 +115,10 @@ table! {
         /// Background traffic.
         background: Option<Background> [Incast] => "none",
         /// `write`, `write-imm`, `send`, `read`, `fetch-add`, `compare-swap`. Closed-loop: also `read-write`: every
-        /// other queue pair of a client reads, the others write. Collective, chakra: `write-imm`, `send`. NVMe: `read`,
-        /// `write`.
-        op: Option<String> [Permutation ClosedLoop OpenLoop Collective Nvme Chakra]
-            => "needed; permutation, collective, chakra: `write-imm`",
+        /// other queue pair of a client reads, the others write. Poisson, incast: `write-imm`, `write`, `send`.
+        /// Collective, chakra: `write-imm`, `send`. NVMe: `read`, `write`.
+        op: Option<String> [Poisson Incast Permutation ClosedLoop OpenLoop Collective Nvme Chakra]
+            => "`write-imm`; closed-loop, open-loop, NVMe: needed",
         /// Bytes of a message, or of a command.
         message: Option<Unit<Bytes>> [Permutation ClosedLoop OpenLoop Nvme]
             => "needed; permutation: all in one; atomics: 8",
