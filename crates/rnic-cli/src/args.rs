@@ -36,7 +36,7 @@ pub use perf::PerfArgs;
 pub use plan::{PlanAction, PlanArgs};
 pub use pool::PoolArgs;
 pub use program::{Form, ProgramAction, ProgramArgs};
-pub use reproduce::ReproduceArgs;
+pub use reproduce::{ReproduceArgs, SensitivityDesign};
 pub use rtl::{RtlAction, RtlArgs, TraceArgs};
 pub use run::RunArgs;
 pub use signals::SignalsArgs;

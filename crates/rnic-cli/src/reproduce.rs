@@ -1,6 +1,7 @@
 //! `rnic reproduce`: re-runs figures of papers and judges the results.
 
 mod list;
+mod sensitivity;
 mod summary;
 
 use std::fs;
@@ -10,7 +11,7 @@ use std::time::Instant;
 use rnic_reproduce::machine::Machine;
 use rnic_reproduce::{Catalogue, Report, Row, Size, Work};
 
-use crate::args::ReproduceArgs;
+use crate::args::{ReproduceArgs, SensitivityDesign};
 use crate::built_in;
 use crate::console;
 use crate::failure::Failure;
@@ -44,6 +45,9 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     }
     let selected = catalogue.select(&args.ids).map_err(Failure::input)?;
     let size = if args.fast { Size::Fast } else { Size::Full };
+    if let Some(design) = args.sensitivity {
+        return sensitivity::run(args, &selected, design, size);
+    }
     let work = Work::new(selected, size, args.seeds).map_err(Failure::input)?;
     let start = Instant::now();
     let mut source = SampleSource::open(&args.out, &args.pool)?;
@@ -107,6 +111,10 @@ fn command(args: &ReproduceArgs) -> String {
     let mut words = vec!["rnic".to_owned(), "reproduce".to_owned()];
     words.extend(args.ids.iter().cloned());
     words.extend(args.fast.then(|| "--fast".to_owned()));
+    words.extend(args.sensitivity.map(|design| match design {
+        SensitivityDesign::Each => "--sensitivity".to_owned(),
+        SensitivityDesign::Morris => "--sensitivity=morris".to_owned(),
+    }));
     words.extend(args.seeds.iter().flat_map(|seeds| ["--seeds".to_owned(), seeds.to_string()]));
     words.extend(args.experiments.iter().flat_map(|folder| ["--experiments".to_owned(), folder.display().to_string()]));
     shell::join(&words)

@@ -129,6 +129,25 @@ fn a_row_outside_its_band_ends_with_1_and_says_so() {
 }
 
 #[test]
+fn sensitivity_judges_a_row_with_other_values_of_open_parameters() {
+    let open = "[[open]]\nname = \"loss\"\nlabel = \"loss\"\nkey = \"fault\"\nvalues = [[]]\nwhy = \"None.\"\n[[plot]]";
+    let folder = folder("[[plot]]", open);
+    let output = reproduce(folder.path(), &["T-1", "--sensitivity"]).ok();
+    for part in ["T-1 of test/small", "open parameter", "loss", "inside its band in 1 of 2 settings"] {
+        assert!(output.out.contains(part), "{part}: {output:#?}");
+    }
+    let json = reproduce(folder.path(), &["T-1", "--sensitivity=morris", "--json"]).ok().json();
+    assert_eq!(json["studies"][0]["findings"][0]["effects"][0]["changes"], 10, "{json}");
+    let out = folder.path().join("out/reproduce");
+    for name in ["sensitivity.html", "sensitivity.json", "sensitivity.md"] {
+        assert!(fs::metadata(out.join(name)).is_ok_and(|file| file.len() > 0), "{name}");
+    }
+    let plain = self::folder("", "");
+    let refused = reproduce(plain.path(), &["T-1", "--sensitivity"]);
+    refused.assert_refused(2, &["test/small: no open parameters", "[[open]]"]);
+}
+
+#[test]
 fn a_folder_without_experiments_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().to_str().expect("plain");

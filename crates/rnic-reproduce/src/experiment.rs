@@ -14,7 +14,7 @@ use crate::files::Files;
 use crate::label::label_of;
 
 pub use span::{Length, Span};
-pub use value::{AxisValues, Pair, Selection, SeriesLimit, Single, Value};
+pub use value::{AxisValues, Pair, Place, Selection, SeriesLimit, Single, Value};
 
 /// Replacement values, by the dotted path of the plan key that is replaced; a table replaces a table.
 pub type Overrides = BTreeMap<String, toml::Value>;
@@ -59,6 +59,10 @@ pub struct Experiment {
     /// Axes: the parameters that are varied.
     #[serde(default)]
     pub axis: Vec<Axis>,
+    /// Open parameters: those that the paper does not state, with other values that fit it than the plan's. Only a
+    /// [sensitivity study](crate::sensitivity) varies them.
+    #[serde(default)]
+    pub open: Vec<Axis>,
     /// Measures that are read from a run's report.
     #[serde(default)]
     pub measure: Vec<Measure>,
@@ -73,6 +77,9 @@ pub struct Experiment {
     /// The plan as read from `plan` or `base`; not in the file.
     #[serde(skip)]
     pub(crate) base_plan: toml::Table,
+    /// Values of open parameters, applied after all other overrides; not in the file.
+    #[serde(skip)]
+    pub(crate) setting: Vec<AxisPoint>,
     /// Place of the file and of those that it names; not in the file.
     #[serde(skip)]
     pub(crate) files: Files,
@@ -145,6 +152,9 @@ pub struct Axis {
     /// Spacing of the values in plots.
     #[serde(default)]
     pub scale: Scale,
+    /// Of an open parameter: what the paper says of it, and the reason for these values.
+    #[serde(default)]
+    pub why: String,
 }
 
 /// One value of an axis.

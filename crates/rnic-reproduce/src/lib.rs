@@ -15,6 +15,8 @@
 //! many experiments need it; [`pool`] or another machine executes them; [`judge`] computes rows with verdicts from the
 //! samples.
 //!
+//! [`sensitivity`] judges rows again with other values of the parameters that a paper leaves open.
+//!
 //! Plans of one's own: [`sweep`] varies keys of a plan over several seeds, [`run_set`] is what its runs have found, and
 //! [`compare`] says in what two of these differ.
 
@@ -36,6 +38,7 @@ pub mod quantity;
 pub mod report;
 pub mod run;
 pub mod run_set;
+pub mod sensitivity;
 pub mod store;
 pub mod sweep;
 pub mod trial;

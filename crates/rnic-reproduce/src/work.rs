@@ -1,6 +1,6 @@
 //! Derives runs from experiments: each run occurs once, even if several figures need it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rnic_base::{Bytes, Duration, Probability};
 use rnic_fabric::Plan;
@@ -158,7 +158,21 @@ impl<'c> Work<'c> {
                 overrides.extend(point.only.get(&variant.name));
             }
         }
+        for point in &experiment.setting {
+            overrides.push(&point.set);
+            overrides.extend(point.only.get(&variant.name));
+        }
         overrides
+    }
+
+    /// Removes the runs that no requested row reads.
+    pub fn keep_what_rows_read(&mut self) {
+        let mut read = BTreeSet::new();
+        for layout in &mut self.layouts {
+            layout.keep_what_rows_read();
+            read.extend(layout.keys.values().cloned());
+        }
+        self.runs.retain(|key, _| read.contains(key));
     }
 }
 
@@ -186,6 +200,18 @@ impl Layout<'_> {
     ) -> Option<&'s Sample> {
         let index = self.selected.experiment.variant.iter().position(|other| other.name == variant)?;
         samples.get(self.keys.get(&(index, position.clone(), seed))?)
+    }
+
+    fn keep_what_rows_read(&mut self) {
+        let experiment = self.selected.experiment;
+        let checks = experiment.check.iter().filter(|check| self.selected.has_row(&check.row));
+        let mut read = BTreeSet::new();
+        for place in checks.flat_map(|check| check.value.places()) {
+            let variant = experiment.variant.iter().position(|other| other.name == place.variant);
+            let positions = self.positions(&place.at, &place.over);
+            read.extend(variant.into_iter().flat_map(|variant| positions.iter().map(move |at| (variant, at.clone()))));
+        }
+        self.keys.retain(|(variant, position, _), _| read.contains(&(*variant, position.clone())));
     }
 
     /// Returns every run: variant, position, seed and key.

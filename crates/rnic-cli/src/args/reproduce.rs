@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::pool::PoolArgs;
 
@@ -29,6 +29,11 @@ pub struct ReproduceArgs {
     /// Number of seeds for each run, instead of the number in the experiment
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub seeds: Option<u32>,
+
+    /// Judge the rows again with other values of the parameters that the paper leaves open
+    #[arg(long, value_name = "DESIGN", value_enum, num_args = 0..=1, require_equals = true,
+        default_missing_value = "each", conflicts_with_all = ["list", "quantities", "run_lines"])]
+    pub sensitivity: Option<SensitivityDesign>,
 
     /// Directory for results; samples in it are reused by later commands
     #[arg(long, value_name = "DIR", default_value = "out/reproduce")]
@@ -59,12 +64,22 @@ pub struct ReproduceArgs {
     pub json: bool,
 }
 
+/// Settings of open parameters in which rows are judged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum SensitivityDesign {
+    /// One parameter at a time
+    Each,
+    /// Morris' screening: all parameters, on random trajectories
+    Morris,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   rnic reproduce --list
   rnic reproduce irn/fig1 --fast
   rnic reproduce I-R2
   rnic reproduce irn --seeds 5 --jobs 8
+  rnic reproduce I-R15 --fast --sensitivity
 
 The exit code is 1 when a row cannot be judged, or is outside its band and its experiment does not state that this is \
 known, and why. Runs are kept in the folder of --out: after an interrupt, or for another figure that needs the same \

@@ -2,7 +2,7 @@
 
 use rnic_fabric::Report;
 
-use super::{Axis, AxisValues, Check, Experiment, Measure, Plot, PlotKind, Sweep, Value};
+use super::{Axis, AxisValues, Check, Experiment, Measure, Overrides, Plot, PlotKind, Sweep, Value};
 use crate::label::label_of;
 use crate::trial::{self, Trial};
 
@@ -28,6 +28,10 @@ impl Experiment {
                 self.known_variant(variant).map_err(|what| (format!("axis[{index}].point.only"), what))?;
             }
         }
+        unique("open", self.open.iter().map(|open| open.name.as_str()))?;
+        for (index, open) in self.open.iter().enumerate() {
+            self.check_open(open).map_err(|(key, what)| (format!("open[{index}].{key}"), what))?;
+        }
         for (index, variant) in self.variant.iter().enumerate() {
             for axis in variant.axes.iter().flatten() {
                 self.known_axis(axis).map_err(|what| (format!("variant[{index}].axes"), what))?;
@@ -43,6 +47,32 @@ impl Experiment {
             self.check_plot(plot).map_err(|(key, what)| (format!("plot[{index}].{key}"), what))?;
         }
         Ok(())
+    }
+
+    /// Checks an open parameter: its values are those of an axis, but of keys that no axis varies.
+    fn check_open(&self, open: &Axis) -> Result<(), Problem> {
+        check_axis(open)?;
+        if open.why.is_empty() {
+            return Err((
+                "why".into(),
+                "is missing; say what the paper says of this parameter, and why these values fit it".into(),
+            ));
+        }
+        let mut keys = Vec::new();
+        for point in open.points() {
+            for variant in point.only.keys() {
+                self.known_variant(variant).map_err(|what| ("point.only".to_owned(), what))?;
+            }
+            keys.extend(point.set.into_keys().chain(point.only.into_values().flat_map(Overrides::into_keys)));
+        }
+        let varied =
+            self.axis.iter().flat_map(|axis| axis.points().into_iter().flat_map(|point| point.set.into_keys()));
+        match varied.into_iter().find(|key| keys.contains(key)) {
+            Some(key) => {
+                Err(("key".into(), format!("sets `{key}`, which an axis varies; an open parameter is constant")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Returns whether the experiment needs any runs.

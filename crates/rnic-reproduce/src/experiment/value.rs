@@ -179,6 +179,58 @@ pub enum Value {
     },
 }
 
+/// Runs that a value reads: those of a variant, where axes have fixed values or any.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place<'v> {
+    /// Name of the variant.
+    pub variant: &'v str,
+    /// Fixed values of axes.
+    pub at: AxisValues,
+    /// Axes with any value.
+    pub over: Vec<String>,
+}
+
+impl Value {
+    /// Returns the runs that the value reads; none for a quantity.
+    pub fn places(&self) -> Vec<Place<'_>> {
+        let place = |variant, at: &AxisValues, over: &[String]| Place { variant, at: at.clone(), over: over.to_vec() };
+        let along = |variant, at: &AxisValues, axis: &String| place(variant, at, std::slice::from_ref(axis));
+        match self {
+            Self::Measure(single) => vec![place(&single.of, &single.at, &single.over)],
+            Self::Ratio(pair) | Self::Percent(pair) => {
+                vec![place(&pair.of, &pair.at, &pair.over), pair.reference(&pair.to)]
+            }
+            Self::Change(pair) => {
+                let both = [&pair.of, &pair.to];
+                both.iter().flat_map(|of| [place(of, &pair.at, &pair.over), pair.reference(of)]).collect()
+            }
+            Self::Order { variants, at, over, .. } => variants.iter().map(|of| place(of, at, over)).collect(),
+            Self::Crossing { of, to, axis, at, .. } => vec![along(of, at, axis), along(to, at, axis)],
+            Self::Trend { of, to, axis, at, .. } => {
+                [Some(of), to.as_ref()].into_iter().flatten().map(|of| along(of, at, axis)).collect()
+            }
+            Self::Knee { of, axis, at, .. }
+            | Self::Fit { of, axis, at, .. }
+            | Self::Proportion { of, axis, at, .. }
+            | Self::Rise { of, axis, at, .. } => vec![along(of, at, axis)],
+            Self::Settling { of, at, .. } | Self::Deviation { of, at, .. } | Self::Slope { of, at, .. } => {
+                vec![place(of, at, &[])]
+            }
+            Self::Quantity { .. } => Vec::new(),
+        }
+    }
+}
+
+impl Pair {
+    /// Returns the runs of `variant` at the values of the denominator.
+    fn reference<'v>(&self, variant: &'v str) -> Place<'v> {
+        let mut at = self.at.clone();
+        at.extend(self.to_at.clone());
+        let over = self.over.iter().filter(|axis| !self.to_at.contains_key(*axis)).cloned().collect();
+        Place { variant, at, over }
+    }
+}
+
 /// Limits of a series: in slices in which they hold, the value must lie in this interval.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
