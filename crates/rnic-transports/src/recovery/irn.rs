@@ -69,6 +69,7 @@ const RTO_LOW_PACKETS_INDEX: usize = 2;
 const SACK_BITMAP_INDEX: usize = 3;
 const NACK_THRESHOLD_INDEX: usize = 4;
 const DYNAMIC_RTO_INDEX: usize = 5;
+const RTO_FROM_NACK_INDEX: usize = 6;
 
 impl Recovery for Irn {
     const NAME: &'static str = "irn";
@@ -98,6 +99,7 @@ impl Recovery for Irn {
         ),
         ParamSpec::count("nack_threshold", 1, 1, 1 << 16, "enter recovery at this many NACKs (section 7)"),
         ParamSpec::switch("dynamic_rto", false, "on: rto_high is computed from round-trip times (section 4.3)"),
+        ParamSpec::switch("rto_from_nack", false, "on: a NACK restarts the timer, too, as in ConWeave's simulator"),
     ];
     const GAP_IS_LOSS: bool = true;
     const PLACEMENT: Placement = Placement::PlaceOutOfOrder;
@@ -139,7 +141,12 @@ impl Recovery for Irn {
                 }
                 actions.retransmit = self.on_ack(view, params);
             }
-            RecoveryEvent::Nacked { .. } => actions.retransmit = self.on_nack(view, params),
+            RecoveryEvent::Nacked { .. } => {
+                actions.retransmit = self.on_nack(view, params);
+                if params.is_on(RTO_FROM_NACK_INDEX) {
+                    actions.timer = TimerChange::Restart;
+                }
+            }
             RecoveryEvent::TimedOut { extended } => self.on_timeout(extended, view, params, &mut actions),
             RecoveryEvent::Delivered { .. }
             | RecoveryEvent::Trimmed { .. }

@@ -173,6 +173,16 @@ fn variant_without_bitmap_retransmits_one_gap_a_round_trip() {
 }
 
 #[test]
+fn variant_restarts_the_timer_at_a_nack() {
+    for (option, expected) in [("false", TimerChange::Keep), ("true", TimerChange::Restart)] {
+        let mut window = sent(50, &[("rto_from_nack", option)]);
+        assert_eq!(window.nack(7).timer, expected, "rto_from_nack={option}");
+        assert_eq!(window.nack(9).timer, expected, "rto_from_nack={option}, in recovery");
+        assert_eq!(window.ack_up_to(5).timer, TimerChange::Keep, "an advance restarts it without a request");
+    }
+}
+
+#[test]
 fn variant_dynamic_timeout_follows_the_round_trip() {
     let mut window = sent(50, &[("dynamic_rto", "true")]);
     window.event(RecoveryEvent::Acked { packets: 0, rtt: Some(Duration::from_us(200)) });
