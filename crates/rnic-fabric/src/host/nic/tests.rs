@@ -155,6 +155,24 @@ fn r22_a_queue_of_small_messages_gets_one_batch_per_bus_latency() {
     assert!((6.3..6.8).contains(&mops), "{mops} million a second; the paper has 6.2, and derives 6.8");
 }
 
+/// R-R9: the engine consumes small requests before they have been fetched, as they are posted; those that are posted
+/// while an earlier batch is read are read together.
+#[test]
+fn r22_requests_posted_during_a_read_are_read_together() {
+    let plan = BusPlan { rate: BitRate::gbps(126), reads: 256, ..PLAN };
+    let (mut bus, mut work) = (Bus::new(&plan), WorkQueues::new(WorkFetch::OnDemand { batch: 8 }));
+    let qpn = Qpn::new(3);
+    let post = |request: u64| {
+        let now = ns(request * 160);
+        work.posted(qpn);
+        work.take(now, qpn, &mut bus).since(now)
+    };
+    let waits: Vec<Duration> = (0..400).map(post).collect();
+    let most = waits.iter().max().copied().unwrap_or_default();
+    assert!(most < ns(2_600).since(Time::ZERO), "a request waits for {most}, longer than two reads");
+    assert!((50..=60).contains(&work.fetches), "{} reads of 400 requests", work.fetches);
+}
+
 /// A queue with one request at a time waits for each fetch; requests fetched in advance do not wait.
 #[test]
 fn only_requests_fetched_on_demand_wait_for_their_fetch() {
