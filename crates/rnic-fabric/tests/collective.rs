@@ -84,6 +84,20 @@ fn several_connections_carry_the_same_bytes_and_runs_repeat() {
     }
 }
 
+/// F-R23: steps of small messages are shorter than the time for which Falcon holds back an acknowledgement.
+#[test]
+fn short_steps_do_not_wait_for_acknowledgements() {
+    let time = |transport: &str| {
+        let workload = r#"{ kind = "collective", collective = "all-reduce", bytes = "32B", count = 4 }"#;
+        let settings = [&EIGHT_HOSTS[..2], &[("transport", transport), ("workload", workload)]].concat();
+        run(STAR, &settings, 1).rct_us.expect("collectives are timed").avg
+    };
+    let (falcon, irn) = (time("falcon"), time("irn"));
+    // Fourteen steps of a network's latency.
+    assert!((14.0 * 2.0..14.0 * 2.1).contains(&irn), "{irn} us");
+    assert!((0.98..1.02).contains(&(falcon / irn)), "{falcon} us by {irn}");
+}
+
 /// Returns the sorted (sender, receiver) pairs.
 fn pairs(report: &Report) -> Vec<(u32, u32)> {
     let mut pairs: Vec<_> = report.records.iter().map(|flow| (flow.src, flow.dst)).collect();

@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use rnic_base::Time;
 
+use super::collective::MESSAGES_IN_FLIGHT_MAX;
 use super::script::Script;
 use super::text::on_one_line;
 use super::{FlowSpec, Operation, Traffic};
@@ -116,11 +117,12 @@ impl ChakraPlan {
 
     /// Returns the traffic of a connection with these messages.
     pub(crate) fn traffic(&self, lengths: &[u32]) -> Traffic {
+        let messages = lengths.len() as u32;
         Traffic {
             op: self.op,
             message_bytes: lengths.iter().copied().max().unwrap_or(1).into(),
-            depth: MESSAGES_IN_FLIGHT_MAX,
-            count: Some(lengths.len() as u32),
+            depth: MESSAGES_IN_FLIGHT_MAX.min(messages.max(1)),
+            count: Some(messages),
             latencies: true,
             until: None,
         }
@@ -148,8 +150,6 @@ impl ChakraPlan {
 pub const RANKS_MAX: usize = 1 << 14;
 /// Maximum size of a trace in bytes.
 pub const TRACE_BYTES_MAX: usize = 256 << 20;
-/// Maximum number of messages of a connection in flight, as in a collective.
-const MESSAGES_IN_FLIGHT_MAX: u32 = 4;
 
 #[cfg(test)]
 #[path = "chakra/tests.rs"]

@@ -86,8 +86,9 @@ pub struct CollectivePlan {
 }
 
 /// Maximum number of messages of a connection in flight: a step continues when its data has arrived, without waiting
-/// for acknowledgements.
-const MESSAGES_IN_FLIGHT_MAX: u32 = 4;
+/// for acknowledgements. Transports that acknowledge several messages together must not stop short steps: Falcon waits
+/// for ten packets, or 8 us.
+pub(super) const MESSAGES_IN_FLIGHT_MAX: u32 = 32;
 
 impl CollectivePlan {
     /// Returns the number of messages on each connection.
@@ -107,11 +108,12 @@ impl CollectivePlan {
 
     /// Returns the traffic of each connection.
     pub(crate) fn traffic(&self) -> Traffic {
+        let messages = self.messages() as u32;
         Traffic {
             op: self.op,
             message_bytes: self.message_bytes(),
-            depth: MESSAGES_IN_FLIGHT_MAX,
-            count: Some(self.messages() as u32),
+            depth: MESSAGES_IN_FLIGHT_MAX.min(messages.max(1)),
+            count: Some(messages),
             latencies: true,
             until: None,
         }
