@@ -170,6 +170,13 @@ impl Finding {
         (inside, verdicts().filter(is_judged).count())
     }
 
+    /// Returns the smallest and the largest value over all settings; `None` without any.
+    pub fn range(&self) -> Option<(f64, f64)> {
+        let values = || self.outcomes.iter().filter_map(|outcome| outcome.value).chain(self.value());
+        values().next()?;
+        Some((values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max)))
+    }
+
     /// Returns the value that is judged with the plan's values.
     pub fn value(&self) -> Option<f64> {
         value_of(&self.row)
@@ -208,7 +215,7 @@ impl Sensitivity<'_> {
         page::page(self)
     }
 
-    /// Returns the values in all settings as tables in Markdown.
+    /// Returns a table in Markdown: a line for each row, with the settings in which it is inside or outside.
     pub fn markdown(&self) -> String {
         table::tables(self)
     }
