@@ -3,6 +3,7 @@
 //! Every value is computed for each seed, with the same seed on both sides of a ratio. The verdict is on the mean over
 //! the seeds, unless the check selects the smallest or the largest value; both are also shown.
 
+mod distance;
 pub(crate) mod series;
 mod shape;
 
@@ -230,6 +231,7 @@ fn unit(layout: &Layout<'_>, value: &Value) -> String {
         | Value::Crossing { .. }
         | Value::Trend { .. }
         | Value::Fit { .. }
+        | Value::Distance { .. }
         | Value::Quantity { .. } => String::new(),
     }
 }

@@ -352,6 +352,47 @@ fn errors_are_one_line_with_file_key_and_reason() {
     assert_errors(&example(), read_error, &cases);
 }
 
+/// A check on completion times of the example: all of them are from 1 us to 1 s.
+fn with_distance(reference: &str) -> String {
+    let check = format!(
+        "[[check]]\nrow = \"E-2\"\nwhat = \"times\"\npaper = \"nothing\"\nband = {{ max = 0.5 }}\nwhy = \"Half.\"\n\
+         [check.value]\nkind = \"distance\"\nsample = \"fct_us\"\nof = \"irn\"\nat = {{ loss = \"1%\" }}\n{reference}\n\
+         [[plot]]"
+    );
+    example().replacen("[[plot]]", &check, 1)
+}
+
+const REFERENCE: &str = "reference = [[0.1, 1], [0.2, 2], [0.3, 3], [0.4, 4], [0.5, 5], [0.6, 6], [0.7, 7], [1, 1e6]]";
+
+/// Checks that a distribution is compared with its reference: the one flow of the example takes longer than all values
+/// of the reference but the last.
+#[test]
+fn a_distribution_is_compared_with_its_reference() {
+    let catalogue = catalogue(&with_distance(REFERENCE)).expect("the experiment is valid");
+    let work = all(&catalogue, Size::Fast);
+    let mut samples = run(&work, 2);
+    let row = |samples: &Samples| report(&work, samples).rows().concat().remove(1);
+    let far = row(&samples);
+    assert_eq!((far.value.map(|stat| stat.max), &far.verdict), (Some(0.7), &Verdict::Outside), "{far:?}");
+    samples.values_mut().for_each(|sample| sample.quantiles.clear());
+    let Verdict::Unjudged(reason) = row(&samples).verdict else { panic!("a distance without a distribution") };
+    assert!(reason.contains("the run has no distribution `fct_us`"), "{reason}");
+}
+
+#[test]
+fn errors_in_distances_are_one_line() {
+    let cases = [
+        ("\"fct_us\"", "\"fct\"", "check[1].value.sample: there is no distribution `fct`"),
+        ("[0.1, 1], ", "", "check[1].value.reference: must have at least 8 points [share, value]"),
+        ("[1, 1e6]", "[1.1, 1e6]", "check[1].value.reference: has the point [1.1, 1000000]; shares are above 0"),
+        ("[0.3, 3]", "[0.3, 1]", "check[1].value.reference: must rise, but falls after the share 0.2"),
+        ("[1, 1e6]", "[0.7, 1e6]", "check[1].value.reference: must rise, but falls after the share 0.7"),
+        ("reference = ", "slack = 1.0\nreference = ", "check[1].value.slack: must be at least 0 and below 1"),
+        ("at = { loss = \"1%\" }\nref", "ref", "check[1].value.at: names no value of axis"),
+    ];
+    assert_errors(&with_distance(REFERENCE), read_error, &cases);
+}
+
 #[test]
 fn a_plan_that_cannot_be_run_names_the_variant_and_the_key() {
     let text = example().replace("name = \"roce-gbn\", rto", "name = \"roce-gbn\", rtoo");

@@ -78,7 +78,10 @@ impl Experiment {
     /// Returns whether the experiment needs any runs.
     pub fn needs_runs(&self) -> bool {
         let is_from_report = |measure: &Measure| measure.quantity.is_none();
-        self.measure.iter().any(is_from_report) || self.plot.iter().any(|plot| plot.kind == PlotKind::Cdf)
+        let is_distance = |check: &Check| matches!(check.value, Value::Distance { .. });
+        self.measure.iter().any(is_from_report)
+            || self.plot.iter().any(|plot| plot.kind == PlotKind::Cdf)
+            || self.check.iter().any(is_distance)
     }
 
     fn check_runs(&self) -> Result<(), Problem> {
@@ -179,6 +182,7 @@ impl Experiment {
             Value::Trend { measure, of, to, axis, at: place } => {
                 self.check_along(measure, of, to.as_deref(), axis, place)
             }
+            Value::Distance { .. } => self.check_distance(&check.value),
             Value::Quantity { name, .. } => crate::quantity::find(name).map(|_| ()).map_err(|what| at("name", what)),
             value => self.check_curve(value),
         }
@@ -215,6 +219,32 @@ impl Experiment {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Checks a distance to a reference distribution.
+    fn check_distance(&self, value: &Value) -> Result<(), Problem> {
+        let at = |key: &str, what: String| (format!("value.{key}"), what);
+        let Value::Distance { sample, of, reference, slack, at: place } = value else { return Ok(()) };
+        if self.trial.is_some() {
+            return Err(at("kind", "is `distance`, but runs of a trial keep no distributions".into()));
+        }
+        known("distribution", sample, DISTRIBUTIONS.into_iter()).map_err(|what| at("sample", what))?;
+        self.known_variant(of).map_err(|what| at("of", what))?;
+        if reference.len() < REFERENCE_POINTS_MIN {
+            return Err(at("reference", format!("must have at least {REFERENCE_POINTS_MIN} points [share, value]")));
+        }
+        let is_share = |(share, value): &(f64, f64)| *share > 0.0 && *share <= 1.0 && value.is_finite();
+        if let Some((share, value)) = reference.iter().find(|point| !is_share(point)) {
+            return Err(at("reference", format!("has the point [{share}, {value}]; shares are above 0 and at most 1")));
+        }
+        let falls = |pair: &&[(f64, f64)]| pair[1].0 <= pair[0].0 || pair[1].1 < pair[0].1;
+        if let Some(pair) = reference.windows(2).find(falls) {
+            return Err(at("reference", format!("must rise, but falls after the share {}", pair[0].0)));
+        }
+        if !(0.0..1.0).contains(slack) {
+            return Err(at("slack", "must be at least 0 and below 1, for example 0.01 for a hundredth".into()));
+        }
+        self.check_place(place, &[]).map_err(|(key, what)| at(&key, what))
     }
 
     fn check_along(
@@ -457,6 +487,8 @@ fn names(names: &[&str]) -> String {
 
 /// Metrics of a run whose individual samples are kept, so that their distributions can be shown.
 pub(crate) const DISTRIBUTIONS: [&str; 3] = ["fct_us", "slowdown", "single_packet_fct_us"];
+/// Minimum number of points of a reference distribution: fewer leave gaps of more than an eighth.
+const REFERENCE_POINTS_MIN: usize = 8;
 /// Minimum number of seeds: fewer show no spread.
 const SEEDS_MIN: usize = 3;
 /// Maximum number of similar names in an error message, so that it fits into a line.

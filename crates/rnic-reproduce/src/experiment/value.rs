@@ -1,5 +1,5 @@
 //! The value that a check computes: a measure, a ratio, a percentage, a change, an order, a point or a trend along an
-//! axis, a time, a deviation or a slope in a series, or a quantity.
+//! axis, a time, a deviation or a slope in a series, a distance between distributions, or a quantity.
 
 use std::collections::BTreeMap;
 
@@ -169,6 +169,22 @@ pub enum Value {
         #[serde(default)]
         at: AxisValues,
     },
+    /// The largest vertical distance between the distribution of a sample and a reference, which another program gave
+    /// (Kolmogorov and Smirnov's, at the points of the reference): 0 when they are equal, 1 when they do not overlap.
+    Distance {
+        /// Distribution of the runs: `fct_us`, `slowdown` or `single_packet_fct_us`.
+        sample: String,
+        /// Name of the variant.
+        of: String,
+        /// Quantiles of the reference: shares, strictly ascending, each with the least value that it does not exceed.
+        reference: Vec<(f64, f64)>,
+        /// Share by which a value may differ from the reference's without counting: 0.01 is a hundredth.
+        #[serde(default)]
+        slack: f64,
+        /// Fixed values of axes.
+        #[serde(default)]
+        at: AxisValues,
+    },
     /// A number that the code computes, without running an experiment.
     Quantity {
         /// Name of the quantity; `rnic reproduce --quantities` lists them.
@@ -213,9 +229,10 @@ impl Value {
             | Self::Fit { of, axis, at, .. }
             | Self::Proportion { of, axis, at, .. }
             | Self::Rise { of, axis, at, .. } => vec![along(of, at, axis)],
-            Self::Settling { of, at, .. } | Self::Deviation { of, at, .. } | Self::Slope { of, at, .. } => {
-                vec![place(of, at, &[])]
-            }
+            Self::Settling { of, at, .. }
+            | Self::Deviation { of, at, .. }
+            | Self::Slope { of, at, .. }
+            | Self::Distance { of, at, .. } => vec![place(of, at, &[])],
             Self::Quantity { .. } => Vec::new(),
         }
     }

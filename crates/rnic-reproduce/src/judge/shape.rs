@@ -2,6 +2,7 @@
 
 use rnic_base::Duration;
 
+use super::distance::{Reference, distances};
 use super::series::{Series, settling_us};
 use super::{Samples, Stat, largest, measured, series_of};
 use crate::experiment::{AxisValues, Band, Length, Pair, Selection, SeriesLimit, Span, Value};
@@ -63,6 +64,12 @@ pub(super) fn compute(layout: &Layout<'_>, samples: &Samples, value: &Value) -> 
             let series = evaluator.series(measure, of, at)?;
             let values = series.iter().map(|series| series.slope(*between));
             Ok(Found { values: values.collect::<Result<_, _>>()?, at: String::new() })
+        }
+        Value::Distance { sample, of, reference, slack, at } => {
+            let position = &evaluator.positions(at, &[])?[0];
+            let values =
+                distances(layout, samples, (sample, of), position, &Reference { points: reference, slack: *slack })?;
+            Ok(Found { values, at: String::new() })
         }
         Value::Quantity { name, with } => {
             let number = quantity::find(name).and_then(|quantity| (quantity.compute)(with))?;
