@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Writes the flows of the cross-checks (docs/cross-checks.md) as connection matrices of htsim, which both programs read.
+
+    tools/cross_flows.py experiments/cross
+
+Sizes are whole packets of 4096 bytes of payload, because htsim sends nothing else. The same files on every machine.
+"""
+
+import pathlib
+import random
+import sys
+
+PACKET = 4096
+"""Payload bytes of a packet."""
+LINK_GBPS = 100
+# DCTCP's web search (SIGCOMM'10), as `sizes = "web-search"` of a plan: kilobytes, and the percentage of flows up to that.
+WEB_SEARCH = [
+    (0, 0), (10, 15), (20, 20), (30, 30), (50, 40), (80, 53), (200, 60), (1000, 70), (2000, 80), (5000, 90),
+    (10000, 97), (30000, 100),
+]
+
+
+def matrix(nodes, flows):
+    """Returns the text of a connection matrix of `flows`: source, destination, start in picoseconds, packets."""
+    lines = [f"Nodes {nodes}", f"Connections {len(flows)}"]
+    lines += [f"{src}->{dst} start {start} size {packets * PACKET}" for src, dst, start, packets in flows]
+    return "\n".join(lines) + "\n"
+
+
+def permutation(nodes, packets, seed):
+    """Every host sends to another one and receives from another one."""
+    rng = random.Random(seed)
+    while True:
+        targets = list(range(nodes))
+        rng.shuffle(targets)
+        if all(src != dst for src, dst in enumerate(targets)):
+            return [(src, dst, 0, packets) for src, dst in enumerate(targets)]
+
+
+def web_search_packets(rng):
+    """Draws a size, uniform between two points of the distribution, in packets."""
+    percent = rng.random() * 100
+    for (low, below), (high, share) in zip(WEB_SEARCH, WEB_SEARCH[1:]):
+        if percent <= share:
+            size = 1000 * (low + (high - low) * (percent - below) / (share - below))
+            return max(1, -(-int(size) // PACKET))
+    raise AssertionError("the last share is 100 %")
+
+
+def poisson(nodes, load, count, seed):
+    """Flows of web-search sizes that arrive at random, from any host to any other."""
+    rng = random.Random(seed)
+    mean = sum((a + b) / 2 * 1000 * (s - r) / 100 for (a, r), (b, s) in zip(WEB_SEARCH, WEB_SEARCH[1:]))
+    gap_ps = mean * 8 / (load * nodes * LINK_GBPS * 1e9) * 1e12
+    flows, now = [], 0.0
+    for _ in range(count):
+        now += rng.expovariate(1) * gap_ps
+        src, dst = rng.sample(range(nodes), 2)
+        flows.append((src, dst, int(now), web_search_packets(rng)))
+    return flows
+
+
+def main(root):
+    """Writes all files below `root`."""
+    files = {
+        **{f"one-flow/{packets}.cm": matrix(16, [(0, 15, 0, packets)]) for packets in (1, 10, 100, 1000)},
+        "incast/incast.cm": matrix(16, [(src, 0, 0, 100) for src in range(1, 16)]),
+        "permutation/permutation.cm": matrix(128, permutation(128, 1000, 1)),
+        "web-search/web-search.cm": matrix(16, poisson(16, 0.4, 1500, 1)),
+    }
+    for name, text in files.items():
+        path = pathlib.Path(root) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) == 2 else sys.exit(__doc__))
