@@ -66,6 +66,8 @@ def main(root):
         **{f"one-flow/{packets}.cm": matrix(16, [(0, 15, 0, packets)]) for packets in (1, 10, 100, 1000)},
         "incast/incast.cm": matrix(16, [(src, 0, 0, 100) for src in range(1, 16)]),
         "permutation/permutation.cm": matrix(128, permutation(128, 1000, 1)),
+        "swift-two/two.cm": matrix(16, [(4, 0, 0, 10_000), (8, 0, 0, 10_000)]),
+        "swift-incast/incast.cm": matrix(128, [(src, 0, 0, 200) for src in range(1, 61)]),
         "web-search/web-search.cm": matrix(16, poisson(16, 0.4, 1500, 1)),
     }
     for name, text in files.items():
