@@ -229,8 +229,7 @@ pub struct Report {
     pub pause_time_us: f64,
     /// Packets that switches marked with ECN.
     pub ecn_marks: u64,
-    /// Packets whose payload switches cut, so that only their headers were forwarded; omitted when there are none.
-    #[serde(skip_serializing_if = "is_zero")]
+    /// Packets whose payload switches cut, so that only their headers were forwarded.
     pub trimmed: u64,
     /// Maximum number of bytes that waited for one output of a switch.
     pub queue_max_bytes: u64,
@@ -253,11 +252,6 @@ pub struct Report {
     /// The completed flows.
     #[serde(skip)]
     pub records: Vec<FlowRecord>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 /// A failed run: checked properties were violated.

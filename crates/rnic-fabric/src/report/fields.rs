@@ -157,7 +157,9 @@ mod tests {
     #[test]
     fn numbers_include_every_optional_part() {
         let numbers = Report::numbers();
-        for path in ["goodput_gbps", "drops.buffer", "nic.miss_share", "recoveries.single_share", "pool.fallbacks"] {
+        for path in
+            ["goodput_gbps", "drops.buffer", "trimmed", "nic.miss_share", "recoveries.single_share", "pool.fallbacks"]
+        {
             assert!(numbers.iter().any(|number| number == path), "{path}");
         }
         assert!(numbers.iter().any(|number| number == "background.single_packet_fct_us.p99"));
