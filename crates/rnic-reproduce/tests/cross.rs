@@ -1,0 +1,21 @@
+//! The cross-checks with csg-htsim (`docs/cross-checks.md`), in their small version: a change of the simulator that
+//! moves a number out of its tolerance fails here.
+
+mod common;
+
+use common::{report, root, run};
+use rnic_reproduce::{Catalogue, Files, Size, Verdict, Work};
+
+#[test]
+fn cross_checks_are_inside_their_tolerances() {
+    let catalogue = Catalogue::read(Files::Disk, &root().join("experiments")).expect("the experiment files are valid");
+    let selected = catalogue.select(&["cross".to_owned()]).expect("the experiments exist");
+    let work = Work::new(selected, Size::Fast, None).expect("the plans can be run");
+    let samples = run(&work, 2);
+    let rows = report(&work, &samples).rows().concat();
+    assert_eq!(rows.len(), 37, "rows of these experiments");
+    let failed: Vec<_> = rows.iter().filter(|row| row.is_failure()).collect();
+    assert!(failed.is_empty(), "{failed:#?}");
+    let outside = rows.iter().filter(|row| row.verdict == Verdict::Outside).map(|row| row.row.as_str());
+    assert_eq!(outside.collect::<Vec<_>>(), ["X-H30", "X-H24"], "rows that are known as outside");
+}
