@@ -62,7 +62,7 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
         let path = entry?.path();
         if path.is_dir() {
             collect(&path, files)?;
-        } else if path.extension().is_some_and(|end| end == "toml" || end == "csv" || end == "topo") {
+        } else if path.extension().is_some_and(|end| ENDS.iter().any(|known| end == *known)) {
             files.push(path);
         }
     }
@@ -71,6 +71,8 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
 
 /// Folders of texts.
 const TEXTS: [&str; 2] = ["plans", "experiments"];
+/// Ends of the names of their files: plans, flows and networks.
+const ENDS: [&str; 4] = ["toml", "csv", "cm", "topo"];
 /// Folder of the shared objects.
 const LIBRARIES_VARIABLE: &str = "RNIC_EMBED_LIBRARIES";
 /// Files of that folder; librdmacm.so.1 is a link to the first.

@@ -249,8 +249,9 @@ fn experiments_are_built_in_and_a_missing_folder_is_an_error() {
     let listed = in_folder(&["--list"]).ok();
     assert_eq!(listed.out, rnic(&["reproduce", "--list"]).ok().out, "not those of the source tree");
     in_folder(&["--experiments", "gone", "falcon/fig19"]).assert_refused(2, &["gone", "No such file"]);
-    // The plan of the first is in another folder, and the second has files beside it.
-    let ids = ["fasr/fig7a", "falcon/fig24"];
+    // The plan of the first is in another folder, the second has files beside it, and the flows of the third are in
+    // another folder.
+    let ids = ["fasr/fig7a", "falcon/fig24", "cross/ndp-incast"];
     in_folder(&[&ids[..], &["--write-runs", "runs.jsonl"]].concat()).ok();
     let (runs, out) = (folder.path().join("tree.jsonl"), folder.path().join("out"));
     let [runs_text, out] = [&runs, &out].map(|path| path.to_str().expect("a plain path"));
