@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use rnic_base::similar;
-use rnic_reproduce::Files;
+use rnic_reproduce::{Files, PlanFolder};
 
 use crate::failure::Failure;
 
@@ -18,6 +18,13 @@ pub struct Located {
     pub path: PathBuf,
     /// The file system, or the files of the command.
     pub files: Files,
+}
+
+impl Located {
+    /// Returns the folder of a plan: it has the files that the plan names.
+    pub fn folder(&self) -> PlanFolder {
+        PlanFolder { files: self.files, path: self.path.parent().unwrap_or(Path::new(".")).to_owned() }
+    }
 }
 
 /// Returns the plan that `word` names. A word with a slash, or that ends in `.toml`, is the path of a file; another is
@@ -41,7 +48,11 @@ pub fn plan(word: &Path) -> Result<Located, Failure> {
             if is_built_in { format!("; a plan of this name is built in: `rnic sim {stem}`") } else { String::new() };
         return Err(Failure::file(word, format!("No such file or directory{hint}")));
     }
-    let hint = similar::hint(&word.to_string_lossy(), plans().map(|(name, _)| name));
+    let file = word.with_extension("toml");
+    let hint = match file.exists() {
+        true => format!("; did you mean `{}`?", file.display()),
+        false => similar::hint(&word.to_string_lossy(), plans().map(|(name, _)| name)),
+    };
     Err(Failure::file(word, format!("neither a built-in plan nor a file{hint} (`rnic list` lists all plans)")))
 }
 

@@ -14,7 +14,6 @@ use std::time::Instant;
 use rnic_fabric::record::{ParquetRecording, RecordError};
 use rnic_fabric::simulation::{SignalLog, Traces};
 use rnic_fabric::{Plan, Progress, Report, Simulation};
-use rnic_reproduce::PlanFolder;
 use rnic_reproduce::input::{PLAN_BYTES_MAX, TRACE_BYTES_MAX};
 use rnic_reproduce::machine::Machine;
 use rnic_reproduce::run_set::{self, RunSet, SeedRun};
@@ -71,11 +70,9 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
 }
 
 fn read_plan(found: &Located, text: &str, args: &SimArgs) -> Result<Plan, Failure> {
-    let folder = found.path.parent().unwrap_or(Path::new("."));
-    // Files that a plan names are in the plan's folder.
-    let mut files =
-        |name: &str| found.files.read_text(&folder.join(name), TRACE_BYTES_MAX).map_err(|error| error.to_string());
-    let mut traces = PlanFolder { files: found.files, path: folder.to_owned() };
+    let mut traces = found.folder();
+    let folder = traces.clone();
+    let mut files = |name: &str| folder.read_text(name, TRACE_BYTES_MAX);
     Plan::from_toml_in(text, &pairs(&args.settings), &mut files, &mut traces)
         .map_err(|error| Failure::file(&found.path, error))
 }

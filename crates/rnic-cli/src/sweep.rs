@@ -13,7 +13,7 @@ use rnic_fabric::Report;
 use rnic_page::number;
 use rnic_reproduce::axis::Axis;
 use rnic_reproduce::estimate::Estimate;
-use rnic_reproduce::input::{PLAN_BYTES_MAX, TRACE_BYTES_MAX};
+use rnic_reproduce::input::PLAN_BYTES_MAX;
 use rnic_reproduce::machine::Machine;
 use rnic_reproduce::run_set::{self, PointRuns, RunSet};
 use rnic_reproduce::sweep::Sweep;
@@ -79,12 +79,8 @@ struct SweepTask<'a> {
 impl SweepTask<'_> {
     fn execute(&self, pool: &PoolArgs, command: &str, output: Output<'_>) -> Result<(), Failure> {
         check_fields(output.fields)?;
-        let folder = self.found.path.parent().unwrap_or(Path::new("."));
-        let files = &self.found.files;
-        let mut read =
-            |name: &str| files.read_text(&folder.join(name), TRACE_BYTES_MAX).map_err(|error| error.to_string());
         let seeds = (1..=u64::from(self.seeds)).collect();
-        let sweep = Sweep::new(self.text, &pairs(self.settings), self.axes.to_vec(), seeds, &mut read)
+        let sweep = Sweep::new(self.text, &pairs(self.settings), self.axes.to_vec(), seeds, &self.found.folder())
             .map_err(|error| Failure::file(&self.found.path, error))?;
         let start = Instant::now();
         let mut source = SampleSource::open(output.out, pool)?;
@@ -101,7 +97,16 @@ fn check_fields(fields: &[String]) -> Result<(), Failure> {
     let numbers = Report::numbers();
     match fields.iter().find(|field| !numbers.iter().any(|number| Report::is_instance(field, number))) {
         Some(unknown) => {
-            let hint = similar::hint(unknown, numbers.iter().map(String::as_str));
+            let mut hint = similar::hint(unknown, numbers.iter().map(String::as_str));
+            if hint.is_empty() {
+                // Units are part of names: `rct.p99` is meant as `rct_us.p99`.
+                let (start, end) = unknown.rsplit_once('.').unwrap_or((unknown, ""));
+                let is_meant = |number: &&String| number.starts_with(start) && number.ends_with(end);
+                hint = match numbers.iter().find(is_meant) {
+                    Some(number) => format!("; did you mean `{number}`?"),
+                    None => "; report.json of `rnic sim --out DIR` has all of a plan".to_owned(),
+                };
+            }
             Err(Failure::Input(format!("--field {unknown}: reports have no such number{hint}")))
         }
         None => Ok(()),

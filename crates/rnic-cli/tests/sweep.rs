@@ -53,6 +53,50 @@ fn a_sweep_has_a_row_for_each_combination_and_reuses_its_runs() {
     assert!(table.metadata().file_metadata().num_rows() > 8 * 30);
 }
 
+/// Execution traces of a training job are swept like other workloads; the command may run in another folder than that
+/// of the plan.
+#[test]
+fn execution_traces_are_swept() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let traces = folder.path().join("chakra");
+    fs::create_dir(&traces).expect("a folder");
+    let given = concat!(env!("CARGO_MANIFEST_DIR"), "/../rnic-fabric/tests/chakra");
+    let name = |rank: usize| format!("training.{rank}.et");
+    for rank in 0..4 {
+        fs::copy(Path::new(given).join(name(rank)), traces.join(name(rank))).expect("it is copied");
+    }
+    let plan = folder.path().join("plan.toml");
+    let text = r#"
+        mtu = 4096
+        topology = { kind = "star", hosts = 8 }
+        links = { rate = "100Gbps", delay = "1us" }
+        switch = { model = "shared-buffer", buffer = "8MB" }
+        transport = { name = "irn" }
+        workload = { kind = "chakra", file = "chakra/training" }
+    "#;
+    fs::write(&plan, text).expect("it is written");
+    let [plan, out] = [plan, folder.path().join("out")].map(|path| path.display().to_string());
+    let sweep = || {
+        let vary = ["--vary", "links.rate=100Gbps,400Gbps", "--vary", "workload.op=write-imm,send"];
+        let arguments = ["sweep", &plan, "--seeds", "2", "--field", "execution.time_us", "--out", &out, "--json"];
+        rnic(&[&arguments[..], &vary].concat())
+    };
+    let json = sweep().json();
+    let time = |point: usize| json["points"][point]["estimates"][0]["mean"].as_f64().expect("a time");
+    assert_eq!(json["points"].as_array().map(Vec::len), Some(4));
+    assert!(time(0) > time(2) && time(2) > 0.0, "{json}");
+    assert!(sweep().err.contains("8 runs are available from earlier commands, 0 remain"));
+    fs::copy(traces.join(name(0)), traces.join("other.0.et")).expect("it is copied");
+    assert!(sweep().err.contains("0 remain"));
+    fs::copy(traces.join(name(1)), traces.join(name(4))).expect("it is copied");
+    sweep().assert_refused(2, &["workload.file: chakra/training: rank 4: "]);
+    fs::remove_file(traces.join(name(4))).expect("it is removed");
+    // Seeds of a single plan are a sweep, too.
+    rnic(&["sim", &plan, "--seeds", "2", "--out", &out]).ok();
+    fs::remove_dir_all(&traces).expect("it is removed");
+    sweep().assert_refused(2, &["workload.file: chakra/training: "]);
+}
+
 /// A sweep that was killed runs only the rest.
 #[test]
 fn a_killed_sweep_goes_on_where_it_was() {
@@ -70,6 +114,16 @@ fn a_killed_sweep_goes_on_where_it_was() {
     assert_eq!(samples().count(), 8);
 }
 
+/// A plan of one's own without its ending is not found, but named.
+#[test]
+fn the_file_of_a_plan_is_named_when_its_ending_is_missing() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    fs::write(folder.path().join("own.toml"), "").expect("it is written");
+    let mut sweep = common::command(&["sweep", "own", "--vary", "mtu=256,512"]);
+    let output = common::finish(sweep.current_dir(folder.path()).spawn().expect("the command starts"));
+    output.assert_refused(2, &["own: neither a built-in plan nor a file; did you mean `own.toml`?"]);
+}
+
 #[test]
 fn bad_sweeps_are_refused_in_one_line() {
     let folder = tempfile::tempdir().expect("a folder for the test");
@@ -78,6 +132,8 @@ fn bad_sweeps_are_refused_in_one_line() {
         (&["--vary", "mtu=512,512"], "the value 512 is given twice"),
         (&["--vary", "mtu"], "expected KEY=VALUE"),
         (&["--field", "goodput_gbp"], "did you mean `goodput_gbps`?"),
+        (&["--field", "rct.p99"], "no such number; did you mean `rct_us.p99`?"),
+        (&["--field", "nonsense"], "no such number; report.json of `rnic sim --out DIR` has all of a plan"),
         (&["--jobs", "0"], "number would be zero for non-zero type"),
     ] {
         sweep(folder.path(), more).assert_refused(2, &[reason]);

@@ -102,8 +102,7 @@ impl Plan {
         jobs: Option<usize>,
     ) -> PyResult<String> {
         let axes = axes.into_iter().map(|(key, values)| Axis { key, values }).collect();
-        let mut files = |name: &str| self.read_file(name);
-        let sweep = Sweep::new(&self.text, &[], axes, seeds, &mut files).map_err(PyValueError::new_err)?;
+        let sweep = Sweep::new(&self.text, &[], axes, seeds, &self.files()).map_err(PyValueError::new_err)?;
         let set = py.detach(|| execute(&sweep, jobs));
         serde_json::to_string(&set).map_err(|error| PyRuntimeError::new_err(error.to_string()))
     }
@@ -111,14 +110,14 @@ impl Plan {
 
 impl Plan {
     fn read(&self) -> PyResult<FabricPlan> {
-        let mut files = |name: &str| self.read_file(name);
-        let mut traces = PlanFolder { files: Files::Disk, path: self.folder.clone() };
+        let (folder, mut traces) = (self.files(), self.files());
+        let mut files = |name: &str| folder.read_text(name, TRACE_BYTES_MAX);
         FabricPlan::from_toml_in(&self.text, &[], &mut files, &mut traces)
             .map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
-    fn read_file(&self, name: &str) -> std::result::Result<String, String> {
-        read_text(&self.folder.join(name), TRACE_BYTES_MAX).map_err(|error| error.to_string())
+    fn files(&self) -> PlanFolder {
+        PlanFolder { files: Files::Disk, path: self.folder.clone() }
     }
 }
 

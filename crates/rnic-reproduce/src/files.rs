@@ -71,13 +71,23 @@ impl Files {
     }
 }
 
-/// The folder of a plan, with the execution traces that the plan names.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// The folder of a plan, with the files and execution traces that the plan names.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PlanFolder {
     /// The place of the folder.
     pub files: Files,
     /// Path in that place.
     pub path: PathBuf,
+}
+
+impl PlanFolder {
+    /// Reads the text file `name`, of at most `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// The reason why it cannot be read.
+    pub fn read_text(&self, name: &str, bytes_max: u64) -> Result<String, String> {
+        self.files.read_text(&self.path.join(name), bytes_max).map_err(|error| error.to_string())
+    }
 }
 
 impl TraceFiles for PlanFolder {

@@ -41,6 +41,7 @@ pub mod run_set;
 pub mod sensitivity;
 pub mod store;
 pub mod sweep;
+pub mod traces;
 pub mod trial;
 pub mod work;
 

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::time::Instant;
 
 use rnic_base::Time;
 use rnic_fabric::{Plan, Report, Simulation};
+use rnic_transports::programs;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::SOURCES;
 use crate::machine;
+use crate::traces::{Included, Traces, hex};
 use crate::trial;
 
 /// Specification of a run: everything that the result depends on, so that it can be executed on another machine.
@@ -39,6 +42,12 @@ pub struct Task {
     pub plan: String,
     /// Names and contents of the files that the plan names.
     pub files: BTreeMap<String, String>,
+    /// Names and contents of the execution traces that the plan names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub traces: Traces,
+    /// Paths of the program files that the plan names, and the SHA-256 of each.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub programs: BTreeMap<String, String>,
     /// Memory that the run may use, in bytes.
     pub memory: u64,
     /// Approximate cost of the run, as the number of bytes that a simulated network moves in the same time.
@@ -77,9 +86,15 @@ impl RunSpec {
             add(name);
             add(content);
         }
+        let traces = task.traces.iter().map(|(name, trace)| (name.as_str(), trace.digest()));
+        let programs = task.programs.iter().map(|(path, digest)| (path.as_str(), digest.as_str()));
+        for (name, digest) in traces.chain(programs) {
+            add(name);
+            add(digest);
+        }
         // A measured run has another key on another processor or with another build.
         task.trial.iter().chain(&task.measured_on).for_each(|part| add(part));
-        let key = digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let key = hex(&digest.finalize()[..16]);
         Self { key, sources: SOURCES.to_owned(), task, seed }
     }
 
@@ -103,9 +118,9 @@ impl RunSpec {
         let start = Instant::now();
         let outcome = match &self.task.trial {
             Some(name) => self.run_trial(name).map(|numbers| sample.report = numbers),
-            None => self.simulate().map(|report| {
+            None => self.simulate().map(|(report, plan)| {
                 sample.failure = report.check().err().map(|failure| failure.violations.join("; "));
-                sample.quantiles = self.read().map(|plan| quantiles(&report, &plan)).unwrap_or_default();
+                sample.quantiles = quantiles(&report, &plan);
                 sample.report = report.to_json();
             }),
         };
@@ -127,10 +142,14 @@ impl RunSpec {
         trial::find(name)?.run(&arguments, self.seed)
     }
 
-    fn simulate(&self) -> Result<Report, String> {
+    fn simulate(&self) -> Result<(Report, Plan), String> {
+        if let Some((path, _)) = self.task.programs.iter().find(|(path, digest)| digest_of(path).as_ref() != Ok(digest))
+        {
+            return Err(format!("the program file {path} is not the one with which the run was planned"));
+        }
         let plan = self.read()?;
         let mut simulation = Simulation::new(&plan, self.seed).map_err(|error| error.to_string())?;
-        Ok(simulation.run(&mut |_| ControlFlow::Continue(())))
+        Ok((simulation.run(&mut |_| ControlFlow::Continue(())), plan))
     }
 
     fn read(&self) -> Result<Plan, String> {
@@ -141,8 +160,18 @@ impl RunSpec {
                 .cloned()
                 .ok_or_else(|| "the file is not included in the description of the run".to_owned())
         };
-        Plan::from_toml_with(&self.task.plan, &[], &mut files).map_err(|error| error.to_string())
+        let mut traces = Included(&self.task.traces);
+        Plan::from_toml_in(&self.task.plan, &[], &mut files, &mut traces).map_err(|error| error.to_string())
     }
+}
+
+/// Returns the SHA-256 of the program file at `path`, in hexadecimal digits.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn digest_of(path: &str) -> Result<String, String> {
+    let bytes = programs::read(Path::new(path)).map_err(|error| error.to_string())?;
+    Ok(hex(&Sha256::digest(bytes)))
 }
 
 /// Returns the shares at which distributions are stored: every percent, and above 90 every tenth of a percent.

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use rnic_fabric::plan::{FileReader, insert};
+use rnic_fabric::plan::insert;
 use serde::Deserialize;
 
 use crate::axis::Axis;
+use crate::files::PlanFolder;
 use crate::run::{RunSpec, Sample};
 use crate::run_set::{PointRuns, RunSet, SeedRun};
+use crate::traces::Traces;
 use crate::work::simulation_of;
 
 /// The runs of a sweep.
@@ -24,7 +26,7 @@ pub struct Sweep {
 
 impl Sweep {
     /// Plans the runs of `text`, a plan, with `settings` applied: every combination of the values of `axes`, with each
-    /// of `seeds`. `files` returns the content of the files that the plan names.
+    /// of `seeds`. `folder` has the files that the plan names.
     ///
     /// # Errors
     /// A description of the first point whose plan is not valid, or of a sweep that is too large, in one line.
@@ -33,7 +35,7 @@ impl Sweep {
         settings: &[(&str, &str)],
         axes: Vec<Axis>,
         seeds: Vec<u64>,
-        files: &mut FileReader<'_>,
+        folder: &PlanFolder,
     ) -> Result<Self, String> {
         let count = axes.iter().fold(seeds.len(), |count, axis| count.saturating_mul(axis.values.len()));
         if count > RUNS_MAX {
@@ -49,13 +51,14 @@ impl Sweep {
         let mut sweep = Self { plan, axes, seeds, points: Vec::new(), runs: BTreeMap::new() };
         // The name does not affect the run, so that it is not part of the key.
         base.remove("name");
+        let mut known_traces = Traces::new();
         for values in sweep.combinations() {
             let mut table = base.clone();
             for (axis, value) in sweep.axes.iter().zip(&values) {
                 insert(&mut table, &axis.key, value_of(value))?;
             }
             let at = sweep.name_of(&values);
-            let task = simulation_of(&table, files).map_err(|error| format!("{at}{error}"))?;
+            let task = simulation_of(&table, folder, &mut known_traces).map_err(|error| format!("{at}{error}"))?;
             let specs = sweep.seeds.iter().map(|seed| RunSpec::new(task.clone(), *seed));
             let specs: Vec<RunSpec> = specs.collect();
             let keys = specs.iter().map(|spec| spec.key.clone()).collect();
@@ -135,7 +138,7 @@ mod tests {
 
     fn sweep(axes: &[&str], seeds: u64) -> Result<Sweep, String> {
         let axes = axes.iter().map(|axis| axis.parse()).collect::<Result<Vec<Axis>, _>>()?;
-        Sweep::new(PLAN, &[("mtu", "4096")], axes, (1..=seeds).collect(), &mut |_| Err("no file".to_owned()))
+        Sweep::new(PLAN, &[("mtu", "4096")], axes, (1..=seeds).collect(), &PlanFolder::default())
     }
 
     #[test]
@@ -144,6 +147,78 @@ mod tests {
         assert_eq!((sweep.points.len(), sweep.runs.len()), (6, 12));
         assert_eq!(sweep.points[1].0, ["1us", "roce-gbn"]);
         assert!(sweep.plan.contains("mtu = 4096") && !sweep.plan.contains("roce-gbn"));
+    }
+
+    /// Runs of execution traces contain the traces, so that they can be executed elsewhere; they share them here.
+    #[test]
+    fn a_sweep_of_execution_traces_has_the_traces() {
+        let folder = PlanFolder {
+            path: concat!(env!("CARGO_MANIFEST_DIR"), "/../rnic-fabric/tests").into(),
+            ..PlanFolder::default()
+        };
+        let star = [
+            ("topology", "{ kind = \"star\", hosts = 4 }"),
+            ("switch", "{ model = \"shared-buffer\", buffer = \"8MB\" }"),
+        ];
+        let axes = ["links.rate=100Gbps,200Gbps".parse::<Axis>().expect("an axis")];
+        let execution_of = |file: &str| {
+            let chakra = ("workload", format!("{{ kind = \"chakra\", file = \"{file}\" }}"));
+            let settings = [star[0], star[1], (chakra.0, &chakra.1)];
+            let sweep = Sweep::new(PLAN, &settings, axes.to_vec(), vec![1, 2], &folder).expect("it is valid");
+            assert_eq!(sweep.runs.len(), 4);
+            let specs: Vec<&RunSpec> =
+                sweep.points.iter().flat_map(|(_, keys)| keys).map(|key| &sweep.runs[key]).collect();
+            let [first, .., last] = specs[..] else { panic!("four runs") };
+            assert_eq!(first.task.traces.len(), 4);
+            assert!(first.task.traces.iter().all(|(name, trace)| {
+                std::ptr::eq(trace.bytes(), last.task.traces[name].bytes()) && name.starts_with("chakra/training.")
+            }));
+            let json = serde_json::to_string(first).expect("it has a form");
+            let sent: RunSpec = serde_json::from_str(&json).expect("it is one");
+            assert_eq!(sent, *first);
+            let mut other = first.task.clone();
+            other.traces.insert("chakra/training.0.et".to_owned(), vec![0].into());
+            assert_ne!(RunSpec::new(other, first.seed).key, first.key, "a run depends on the traces");
+            let samples = [first, &sent, last].map(RunSpec::run);
+            for sample in &samples {
+                assert_eq!(sample.failure, None);
+            }
+            let hashes = samples.each_ref().map(|sample| sample.report["trace_hash"].clone());
+            assert_eq!(hashes[0], hashes[1]);
+            assert_ne!(hashes[0], hashes[2]);
+            samples[0].report["execution"].clone()
+        };
+        let execution = execution_of("chakra/training");
+        assert_eq!(execution_of("chakra"), execution);
+        assert!(execution["nodes"].as_u64().is_some_and(|nodes| nodes > 4), "{execution}");
+    }
+
+    /// A program file is another one after a change: results of the old one are not used, and it is not run instead.
+    #[test]
+    fn a_run_depends_on_the_program_files_that_its_plan_names() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("own.rnicp");
+        let write = |name: &str| {
+            let program = rnic_transports::programs::find(name).expect("it is in the tree");
+            let text = rnic_transports::programs::to_file(program).expect("it has a file");
+            std::fs::write(&path, text).expect("it is written");
+        };
+        let sweep = || {
+            let axes = vec![format!("transport=irn,{}", path.display()).parse().expect("an axis")];
+            Sweep::new(PLAN, &[], axes, vec![1], &PlanFolder::default()).expect("it is valid")
+        };
+        write("reno");
+        let before = sweep();
+        write("new-reno");
+        let after = sweep();
+        let key = |sweep: &Sweep, point: usize| sweep.points[point].1[0].clone();
+        assert_eq!(key(&before, 0), key(&after, 0));
+        assert_ne!(key(&before, 1), key(&after, 1));
+        let sample = after.runs[&key(&after, 1)].run();
+        assert_eq!(sample.failure, None);
+        assert_eq!(sample.report["program"], "new-reno");
+        let failure = before.runs[&key(&before, 1)].run().failure.expect("the file has changed");
+        assert!(failure.contains("own.rnicp is not the one with which the run was planned"), "{failure}");
     }
 
     #[test]

@@ -4,14 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rnic_base::{Bytes, Duration, Probability};
 use rnic_fabric::Plan;
-use rnic_fabric::plan::{FileReader, insert};
+use rnic_fabric::plan::insert;
+use rnic_transports::programs::is_file;
 
 use crate::catalogue::{CatalogueError, FILE, Selected};
 use crate::experiment::{AxisPoint, Experiment, Overrides, Sweep, Variant};
+use crate::files::PlanFolder;
 use crate::input::TRACE_BYTES_MAX;
 use crate::machine;
 use crate::quantity::{self, Arguments};
-use crate::run::{RunSpec, Sample, Task};
+use crate::run::{RunSpec, Sample, Task, digest_of};
+use crate::traces::{Reading, Traces};
 use crate::trial::{self, TrialKind};
 
 /// Version of the experiments: full or small.
@@ -121,13 +124,16 @@ impl<'c> Work<'c> {
         let memory =
             experiment.memory.as_deref().map_or(Ok(DEFAULT_MEMORY_BYTES), |text| text.parse::<Bytes>().map(Bytes::get));
         let memory = memory.map_err(|error| wrong("memory".into(), error.to_string()))?;
+        let folder = PlanFolder { files: experiment.files, path: experiment.folder.clone() };
+        let mut known_traces = Traces::new();
         for (index, variant) in experiment.variant.iter().enumerate() {
             for position in layout.positions.clone() {
                 let overrides = self.overrides(layout, variant, &position);
                 let error_at = |what: String| wrong(layout.name_of(variant, &position), what);
                 let task = match &experiment.trial {
                     Some(name) => trial(experiment, name, &overrides),
-                    None => simulation(experiment, &overrides),
+                    None => overridden(experiment, &overrides)
+                        .and_then(|table| simulation_of(&table, &folder, &mut known_traces)),
                 };
                 let task = Task { memory, ..task.map_err(error_at)? };
                 for seed in layout.seeds.clone() {
@@ -316,30 +322,41 @@ fn trial(experiment: &Experiment, name: &str, overrides: &[&Overrides]) -> Resul
     Ok(Task { trial: Some(name.to_owned()), measured_on, plan, cost, ..Task::default() })
 }
 
-/// Returns the task of a simulation of the overridden plan, with the files that it names.
-fn simulation(experiment: &Experiment, overrides: &[&Overrides]) -> Result<Task, String> {
-    let table = overridden(experiment, overrides)?;
-    let mut files = |name: &str| {
-        let path = experiment.folder.join(name);
-        experiment.files.read_text(&path, TRACE_BYTES_MAX).map_err(|error| error.to_string())
-    };
-    simulation_of(&table, &mut files)
-}
-
-/// Returns the task of a simulation of the plan `table`, with the files that it names, which `read` returns.
+/// Returns the task of a simulation of the plan `table`, with the files in `folder` that it names. `known` has the
+/// execution traces of that folder that have been read before, and gets those that are read.
 ///
 /// # Errors
 /// When the plan cannot be run.
-pub(crate) fn simulation_of(table: &toml::Table, read: &mut FileReader<'_>) -> Result<Task, String> {
+pub(crate) fn simulation_of(table: &toml::Table, folder: &PlanFolder, known: &mut Traces) -> Result<Task, String> {
     let text = toml::to_string(table).map_err(|error| error.to_string())?;
     let mut files = BTreeMap::new();
     let mut read = |name: &str| {
-        let content = read(name)?;
+        let content = folder.read_text(name, TRACE_BYTES_MAX)?;
         files.insert(name.to_owned(), content.clone());
         Ok(content)
     };
-    let plan = Plan::from_toml_with(&text, &[], &mut read).map_err(|error| error.to_string())?;
-    Ok(Task { plan: text, files, memory: DEFAULT_MEMORY_BYTES, cost: cost(&plan, table), ..Task::default() })
+    let mut trace_files = folder.clone();
+    let mut traces = Reading::new(&mut trace_files, known);
+    let plan = Plan::from_toml_in(&text, &[], &mut read, &mut traces).map_err(|error| error.to_string())?;
+    let traces = traces.into_read();
+    let mut programs = BTreeMap::new();
+    table.values().try_for_each(|value| add_programs(value, &mut programs))?;
+    let (memory, cost) = (DEFAULT_MEMORY_BYTES, cost(&plan, table));
+    Ok(Task { plan: text, files, traces, programs, memory, cost, ..Task::default() })
+}
+
+/// Adds the program files that `value`, a part of a plan, names: their paths are relative to the folder in which the
+/// command runs.
+fn add_programs(value: &toml::Value, programs: &mut BTreeMap<String, String>) -> Result<(), String> {
+    match value {
+        toml::Value::String(path) if is_file(path) => {
+            programs.insert(path.clone(), digest_of(path).map_err(|error| format!("{path}: {error}"))?);
+            Ok(())
+        }
+        toml::Value::Array(values) => values.iter().try_for_each(|value| add_programs(value, programs)),
+        toml::Value::Table(table) => table.values().try_for_each(|value| add_programs(value, programs)),
+        _ => Ok(()),
+    }
 }
 
 /// Estimates the bytes that cross links in a run, to order the runs and to estimate the remaining time; no result

@@ -29,7 +29,7 @@ pub(super) struct NoTraceFiles;
 
 impl TraceFiles for NoTraceFiles {
     fn list(&mut self, _: &str) -> Result<Vec<String>, String> {
-        Err("execution traces are not text, and are read only for single runs: `rnic sim PLAN --seed N`".to_owned())
+        Err("execution traces are not text, and are not read here".to_owned())
     }
 
     fn read(&mut self, folder: &str, _: u64) -> Result<Vec<u8>, String> {
