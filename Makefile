@@ -63,12 +63,13 @@ lint: ## format, clippy and links of the documentation, warnings are errors
 check: ## the rules of rnic-check alone, one line per finding
 	cargo run --quiet --package rnic-check --locked
 
-generate: ## write what is generated: ARCHITECTURE's table of crates, docs/mechanisms.md, docs/memory.md, docs/plans.md, docs/options.md, docs/metrics.md, rtl/gen
+generate: ## write what is generated: ARCHITECTURE's table of crates, docs/mechanisms.md, docs/memory.md, docs/plans.md, docs/options.md, docs/metrics.md, rtl/gen, the notebook's program
 	cargo run --quiet --package rnic-check --locked -- --write
 	cargo test --quiet --package rnic-transports --locked -- --ignored write_the_memory_page
 	cargo test --quiet --package rnic-fabric --test plans --locked -- --ignored write_the_plans_page
 	cargo test --quiet --package rnic-cli --test list --test metrics --locked -- --ignored write_the
 	cargo test --quiet --package rnic-rtl --test generated --locked -- --ignored write_the
+	cargo test --quiet --package rnic-examples --test notebooks --locked -- --ignored write_the
 
 book: ## the book of docs/, into out/book (needs mdbook)
 	mdbook build

@@ -1,6 +1,8 @@
 """The Python module, with the wheel installed: `make wheel`."""
 
-import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,6 +14,15 @@ from pathlib import Path
 import numpy as np
 import openrnic
 
+ROOT = Path(__file__).parents[3]
+TRAINING = """
+mtu = 4096
+topology = { kind = "star", hosts = 4 }
+links = { rate = "100Gbps", delay = "1us" }
+switch = { model = "shared-buffer", buffer = "8MB" }
+transport = { name = "irn" }
+workload = { kind = "chakra", file = "traces" }
+"""
 SMALL = {"workload.repeats": 2, "workload.senders": 5, "workload.bytes": "300KB"}
 
 
@@ -106,7 +117,54 @@ class Module(unittest.TestCase):
     def test_every_plan_of_the_package_is_valid(self):
         self.assertGreater(len(openrnic.plans()), 8)
         for name in openrnic.plans():
-            self.assertIn("[workload", openrnic.plan(name).text)
+            self.assertRegex(openrnic.plan(name).text, r"\[(workload|traffic\.)")
+
+    def test_a_program_file_is_a_controller_and_a_transport(self):
+        law = ROOT / "examples/notebooks/my-law.rnicp"
+        plan = small().set("switch.ecn", {"kmin": "10KB", "kmax": "40KB", "pmax": "20%"})
+        reports = [plan.set("transport", {"name": "irn", "control": law, "first_window": first}).run().report for first in (8, 64)]
+        self.assertEqual([report["program"] for report in reports], ["my-law", "my-law"])
+        self.assertNotEqual(reports[0]["trace_hash"], reports[1]["trace_hash"])
+        sweep = openrnic.sweep(plan, {"transport": ["irn", {"name": "irn", "control": str(law)}]}, seeds=2)
+        self.assertEqual(sweep.failures, [])
+        self.assertEqual(len(sweep.table("drop_rate")), 2)
+        with self.assertRaisesRegex(ValueError, "nowhere.rnicp.*relative to the folder in which the command runs"):
+            plan.set("transport", "nowhere.rnicp")
+
+    def test_execution_traces_are_swept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(ROOT / "crates/rnic-fabric/tests/chakra", Path(folder, "traces"))
+            Path(folder, "training.toml").write_text(TRAINING, encoding="utf-8")
+            plan = openrnic.plan(Path(folder, "training.toml"))
+            sweep = openrnic.sweep(plan, {"links.rate": ["100Gbps", "400Gbps"]}, seeds=2)
+            self.assertEqual(sweep.failures, [])
+            times = sweep.frame.groupby("links.rate")["execution.time_us"].mean()
+            self.assertLess(times["400Gbps"], times["100Gbps"])
+            result = plan.run()
+            self.assertEqual(result.report["execution"]["nodes_unfinished"], 0)
+
+    def test_the_examples_of_the_page_run(self):
+        import matplotlib
+
+        matplotlib.use("Agg")
+        page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+        blocks = re.findall(r"^```python$(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+        self.assertEqual(len(blocks), 2)
+        before = Path.cwd()
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            try:
+                shutil.copy(ROOT / "examples/notebooks/my-law.rnicp", folder)
+                Path("out/sweep").mkdir(parents=True)
+                vary = {"workload.senders": [5, 10, 20], "transport": ["irn", "falcon"]}
+                other = openrnic.sweep(openrnic.plan("incast").set("workload.repeats", 2), vary, seeds=3)
+                Path("out/sweep/runs.json").write_text(other._json, encoding="utf-8")
+                names: dict = {}
+                for block in blocks:
+                    exec(block, names)  # noqa: S102
+                self.assertEqual(names["own"].run().report["program"], "my-law")
+            finally:
+                os.chdir(before)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def _text(value: object) -> str:
 
 
 def _quoted(value: object) -> str:
-    return json.dumps(value) if isinstance(value, str) else _text(value)
+    return json.dumps(str(value)) if isinstance(value, (str, Path)) else _text(value)
 
 
 def _draw(table: pd.DataFrame | pd.Series[Any], **options: Any) -> Axes:
