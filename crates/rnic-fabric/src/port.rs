@@ -39,16 +39,17 @@ pub(crate) struct Port {
     /// Time from which an arriving packet may be sent immediately: never while packets wait or the neighbour pauses the
     /// port.
     pub(crate) open_at: Time,
-    /// Transmission time of one byte, valid when it is a whole number of picoseconds.
-    byte_time: Duration,
     delay: Duration,
-    packets: u64,
+    /// Time that frames take, until the end of the present transmission.
+    busy: Duration,
+    /// Transmission time of one byte in picoseconds, valid when `is_plain` is set.
+    byte_time_ps: u32,
+    /// Packets sent, modulo 2^32; the others are in `rare`.
+    packets: u32,
     end: LinkEnd,
     paused: bool,
-    /// True when the byte time is a whole number of picoseconds and there are no faults.
+    /// True when the byte time is a whole number of picoseconds, of 32 bits, and there are no faults.
     is_plain: bool,
-    /// True when busy time is measured.
-    is_measured: bool,
     /// True when `rare` has a log: a copy of that state.
     is_logged: bool,
     rare: Box<RareState>,
@@ -63,8 +64,6 @@ struct RareState {
     faults: Option<FaultChain>,
     paused_since: Time,
     stats: PortStats,
-    /// Time that frames take, until the end of the present transmission; measured on request.
-    busy: Duration,
     /// Events since they were last taken, for a trace.
     log: Vec<PortRecord>,
     /// Pauses of classes, in a network with classes.
@@ -87,24 +86,24 @@ struct ClassPauses {
 impl Port {
     pub(crate) fn new(rate: BitRate, delay: Duration, end: LinkEnd) -> Self {
         // 8 * 10^12 ps is the transmission time of a byte at one bit per second.
-        let is_plain = 8_000_000_000_000u64.is_multiple_of(rate.as_bps());
+        let byte_time_ps = u32::try_from(rate.serialize(1).as_ps());
+        let is_plain = byte_time_ps.is_ok() && 8_000_000_000_000u64.is_multiple_of(rate.as_bps());
         Self {
             free_at: Time::ZERO,
             open_at: Time::ZERO,
-            byte_time: rate.serialize(1),
             delay,
+            busy: Duration::ZERO,
+            byte_time_ps: byte_time_ps.unwrap_or_default(),
             packets: 0,
             end,
             paused: false,
             is_plain,
-            is_measured: false,
             is_logged: false,
             rare: Box::new(RareState {
                 rate,
                 faults: None,
                 paused_since: Time::ZERO,
                 stats: PortStats::default(),
-                busy: Duration::ZERO,
                 log: Vec::new(),
                 classes: ClassPauses::default(),
             }),
@@ -115,11 +114,6 @@ impl Port {
     pub(crate) fn set_faults(&mut self, faults: FaultChain) {
         self.rare.faults = Some(faults);
         self.is_plain = false;
-    }
-
-    /// Starts to measure the time in which the link carries frames.
-    pub(crate) fn measure_busy_time(&mut self) {
-        self.is_measured = true;
     }
 
     /// Starts to log the events of the port.
@@ -147,10 +141,10 @@ impl Port {
         self.rare.log.drain(..)
     }
 
-    /// Returns the time until `now` in which the link has carried frames, since [`Self::measure_busy_time`].
+    /// Returns the time until `now` in which the link has carried frames, since the beginning.
     pub(crate) fn busy_until(&self, now: Time) -> Duration {
         let ahead = self.free_at.as_ps().saturating_sub(now.as_ps());
-        Duration::from_ps(self.rare.busy.as_ps().saturating_sub(ahead))
+        Duration::from_ps(self.busy.as_ps().saturating_sub(ahead))
     }
 
     /// Disables all faults from now on; packets delayed earlier may still be overtaken, so that order cannot be
@@ -173,7 +167,8 @@ impl Port {
         for class in (0..CLASSES_MAX).filter(|class| classes.paused >> class & 1 == 1) {
             current_pause += now.since(classes.since[class]);
         }
-        PortStats { packets: self.packets, paused: stats.paused + current_pause, ..*stats }
+        let packets = stats.packets + u64::from(self.packets);
+        PortStats { packets, paused: stats.paused + current_pause, ..*stats }
     }
 
     /// Returns the number of pause frames (XOFF) sent.
@@ -194,19 +189,25 @@ impl Port {
         slow.map_or(self.rare.rate, |slow| slow.min(self.rare.rate))
     }
 
+    #[inline]
+    fn count_packet(&mut self) {
+        self.packets = self.packets.wrapping_add(1);
+        if self.packets == 0 {
+            self.rare.stats.packets += 1 << 32;
+        }
+    }
+
     /// Sends a packet; the port must be free. The caller sets `open_at`.
     #[inline]
     pub(crate) fn send(&mut self, now: Time, entry: Entry, network: &mut Network) {
         debug_assert!(self.free_at <= now && !self.paused);
-        self.packets += 1;
+        self.count_packet();
         if !self.is_plain {
             return self.send_carefully(now, entry, network);
         }
-        let frame_time = Duration::from_ps(self.byte_time.as_ps() * entry.link_len());
+        let frame_time = Duration::from_ps(u64::from(self.byte_time_ps) * entry.link_len());
         self.free_at = now + frame_time;
-        if self.is_measured {
-            self.rare.busy += frame_time;
-        }
+        self.busy += frame_time;
         network.send_on_link(self.end, self.free_at + self.delay, entry);
     }
 
@@ -215,9 +216,7 @@ impl Port {
     fn send_carefully(&mut self, now: Time, entry: Entry, network: &mut Network) {
         let frame_time = self.rate(now).serialize(entry.link_len());
         self.free_at = now + frame_time;
-        if self.is_measured {
-            self.rare.busy += frame_time;
-        }
+        self.busy += frame_time;
         let arrival = self.free_at + self.delay;
         let Some(faults) = &mut self.rare.faults else {
             self.log_packet(now, Fate::Sent, &entry, network);
@@ -273,9 +272,7 @@ impl Port {
         let from = self.free_at.max(now);
         self.free_at = from + frame_time;
         self.log(PortRecord::PauseFrame { from, until: self.free_at, is_pause: flags == Flags::PAUSE });
-        if self.is_measured {
-            self.rare.busy += frame_time;
-        }
+        self.busy += frame_time;
         if self.open_at != NEVER {
             self.open_at = self.free_at;
         }
@@ -354,5 +351,24 @@ mod tests {
         port.free_at = now + Duration::from_ns(30);
         assert_eq!(port.delay_behind(now, 0, 0), Duration::from_ns(30));
         assert_eq!(port.delay_behind(now + Duration::from_us(1), 0, 0), Duration::ZERO);
+    }
+
+    /// The count of packets is continued where its 32 bits end.
+    #[test]
+    fn packets_are_counted_beyond_32_bits() {
+        let end = LinkEnd { ring: 0, node: 0, port: 0, part: 0 };
+        let mut port = Port::new(BitRate::gbps(100), Duration::from_us(1), end);
+        port.packets = u32::MAX - 1;
+        (0..3).for_each(|_| port.count_packet());
+        assert_eq!(port.stats_at(Time::ZERO).packets, (1 << 32) + 1);
+    }
+
+    /// A byte of a very slow link takes more picoseconds than the port's line has bits for.
+    #[test]
+    fn a_slow_link_has_no_plain_byte_time() {
+        let end = LinkEnd { ring: 0, node: 0, port: 0, part: 0 };
+        let is_plain = |rate| Port::new(rate, Duration::from_us(1), end).is_plain;
+        assert!(is_plain(BitRate::gbps(100)) && is_plain(BitRate::bps(2_000)));
+        assert!(!is_plain(BitRate::bps(1_000)));
     }
 }

@@ -9,6 +9,7 @@ mod parquet_file;
 mod reader;
 
 use core::any::Any;
+use std::sync::Arc;
 
 use rnic_base::{Duration, Time};
 
@@ -186,6 +187,61 @@ pub struct Sample {
     pub value: f64,
 }
 
+/// The samples of one time or several.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Batch {
+    /// Times, and the number of `others` up to each.
+    times: Vec<(Time, usize)>,
+    /// Object and metric of the values of each time: the same in all batches of a run.
+    series: Arc<[(u32, Metric)]>,
+    /// Values of one time after the other.
+    values: Vec<f64>,
+    /// Samples of other series, in order of time.
+    others: Vec<Sample>,
+}
+
+impl Batch {
+    /// Creates a batch of `values`, for each of `times` one of each of `series`, and of `others`.
+    pub(crate) fn new(
+        times: Vec<(Time, usize)>,
+        series: Arc<[(u32, Metric)]>,
+        values: Vec<f64>,
+        others: Vec<Sample>,
+    ) -> Self {
+        debug_assert_eq!(series.len() * times.len(), values.len());
+        Self { times, series, values, others }
+    }
+
+    /// Returns the number of samples.
+    pub fn len(&self) -> usize {
+        self.values.len() + self.others.len()
+    }
+
+    /// Returns whether there are no samples.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the samples, in order of time.
+    pub fn samples(&self) -> impl Iterator<Item = Sample> {
+        self.times.iter().enumerate().flat_map(|(index, &(at, end))| {
+            let count = self.series.len();
+            let values = self.series.iter().zip(&self.values[index * count..][..count]);
+            let values = values.map(move |(&(object, metric), &value)| Sample { at, object, metric, value });
+            let start = index.checked_sub(1).map_or(0, |before| self.times[before].1);
+            values.chain(self.others[start..end].iter().copied())
+        })
+    }
+}
+
+impl From<Vec<Sample>> for Batch {
+    /// Creates the batch of one or several times, in their order.
+    fn from(others: Vec<Sample>) -> Self {
+        let last = others.last().map(|sample| (sample.at, others.len()));
+        Self { times: last.into_iter().collect(), others, ..Self::default() }
+    }
+}
+
 /// The reason why a recording ended before its run.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
@@ -203,7 +259,7 @@ pub trait Recording: Any + Send {
     ///
     /// # Errors
     /// When the samples could not be written: the recording ends then, and the run continues.
-    fn write(&mut self, objects: &[Object], samples: &[Sample]) -> Result<(), RecordError>;
+    fn write(&mut self, objects: &[Object], batch: Batch) -> Result<(), RecordError>;
 
     /// Completes the recording, after the last sample, or after [`Self::write`] has failed.
     ///

@@ -16,7 +16,7 @@ mod prefetch;
 mod queues;
 mod trimming;
 
-use rnic_base::{RandomStream, Time, TraceHash};
+use rnic_base::{RandomStream, Time, TraceHash, prefetch_all};
 use rnic_engine::ClassShares;
 
 use crate::calendar::NEVER;
@@ -502,11 +502,6 @@ impl Switch {
         self.ports.iter_mut().for_each(Port::end_faults);
     }
 
-    /// Starts to measure the time in which each link carries frames.
-    pub(crate) fn measure_busy_time(&mut self) {
-        self.ports.iter_mut().for_each(Port::measure_busy_time);
-    }
-
     /// Returns the number of bytes that wait for `output` now.
     pub(crate) fn waiting_at(&self, output: usize) -> u64 {
         let of_classes = self.classes.as_ref().map_or(0, |classes| classes.bytes_at(output));
@@ -523,6 +518,12 @@ impl Switch {
     /// Returns the switch's ports, for their logs.
     pub(crate) fn ports_mut(&mut self) -> &mut [Port] {
         &mut self.ports
+    }
+
+    /// Prefetches what [`Self::waited`] and the counters of all ports need.
+    pub(crate) fn prefetch_outputs(&self) {
+        prefetch_all(&self.ports);
+        self.queues.prefetch_outputs();
     }
 
     /// Returns the switch's ports, for their counters.

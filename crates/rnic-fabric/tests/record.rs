@@ -10,7 +10,7 @@ use bytes::Bytes;
 use common::*;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
-use rnic_fabric::record::{Metric, Object, ObjectKind, ParquetRecording, RecordError, Recording, Sample};
+use rnic_fabric::record::{Batch, Metric, Object, ObjectKind, ParquetRecording, RecordError, Recording, Sample};
 use rnic_fabric::{NodeOrder, Report, Simulation};
 
 /// A recording in memory.
@@ -22,9 +22,10 @@ struct InMemory {
 }
 
 impl Recording for InMemory {
-    fn write(&mut self, objects: &[Object], samples: &[Sample]) -> Result<(), RecordError> {
+    fn write(&mut self, objects: &[Object], batch: Batch) -> Result<(), RecordError> {
         self.objects = objects.to_vec();
-        self.samples.extend_from_slice(samples);
+        assert_eq!(batch.samples().count(), batch.len());
+        self.samples.extend(batch.samples());
         Ok(())
     }
 

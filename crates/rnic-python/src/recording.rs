@@ -1,6 +1,6 @@
 //! A recording as columns in memory.
 
-use rnic_fabric::record::{Object, RecordError, Recording, Sample};
+use rnic_fabric::record::{Batch, Object, RecordError, Recording};
 
 /// A recording in memory, by columns.
 #[derive(Default)]
@@ -18,12 +18,12 @@ pub struct InMemory {
 }
 
 impl Recording for InMemory {
-    fn write(&mut self, objects: &[Object], samples: &[Sample]) -> Result<(), RecordError> {
+    fn write(&mut self, objects: &[Object], batch: Batch) -> Result<(), RecordError> {
         self.objects.extend_from_slice(&objects[self.objects.len()..]);
-        self.time_ps.extend(samples.iter().map(|sample| sample.at.as_ps()));
-        self.object.extend(samples.iter().map(|sample| sample.object));
-        self.metric.extend(samples.iter().map(|sample| sample.metric as u8));
-        self.value.extend(samples.iter().map(|sample| sample.value));
+        self.time_ps.extend(batch.samples().map(|sample| sample.at.as_ps()));
+        self.object.extend(batch.samples().map(|sample| sample.object));
+        self.metric.extend(batch.samples().map(|sample| sample.metric as u8));
+        self.value.extend(batch.samples().map(|sample| sample.value));
         Ok(())
     }
 

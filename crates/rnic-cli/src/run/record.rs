@@ -216,7 +216,7 @@ impl Recorder {
         self.rows += self.samples.len() as u64;
         let written = match self.rows > ROWS_MAX {
             true => Err(RecordError::Full(ROWS_MAX)),
-            false => recording.write(&self.objects, &self.samples),
+            false => recording.write(&self.objects, core::mem::take(&mut self.samples).into()),
         };
         self.samples.clear();
         if let Err(error) = written {

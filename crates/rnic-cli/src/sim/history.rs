@@ -8,7 +8,8 @@ use std::io::BufWriter;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use rnic_fabric::record::{Metric, Object, ObjectKind, ParquetRecording, RecordError, Recording, Sample};
+use rnic_base::Time;
+use rnic_fabric::record::{Batch, Metric, Object, ObjectKind, ParquetRecording, RecordError, Recording, Sample};
 use rnic_page::{Plot, Plots, Quantity, TimeSeries};
 
 /// Maximum number of values of a page, which a browser draws within a second.
@@ -20,17 +21,17 @@ const FLOWS_MAX: u32 = 200;
 /// Writes a recording to its file, and keeps what the page shows: in a thread, so that the simulation does not wait.
 pub struct Recorder {
     /// Samples on their way to the thread; `None` after the end.
-    batches: Option<SyncSender<Batch>>,
+    batches: Option<SyncSender<NewBatch>>,
     writer: Option<JoinHandle<Written>>,
     /// Number of objects that the thread has.
     objects: usize,
     history: History,
 }
 
-/// Samples of one time, and the objects that are new with them.
-struct Batch {
+/// Samples, and the objects that are new with them.
+struct NewBatch {
     objects: Vec<Object>,
-    samples: Vec<Sample>,
+    samples: Batch,
 }
 
 /// Result of the thread: the series of the page, and the error that ended the recording.
@@ -60,10 +61,10 @@ impl Recorder {
 }
 
 impl Recording for Recorder {
-    fn write(&mut self, objects: &[Object], samples: &[Sample]) -> Result<(), RecordError> {
+    fn write(&mut self, objects: &[Object], samples: Batch) -> Result<(), RecordError> {
         let new = objects[self.objects..].to_vec();
         self.objects = objects.len();
-        let batch = Batch { objects: new, samples: samples.to_vec() };
+        let batch = NewBatch { objects: new, samples };
         match self.batches.as_ref().map(|batches| batches.send(batch)) {
             Some(Ok(())) => Ok(()),
             // The thread has ended, and says why.
@@ -76,12 +77,12 @@ impl Recording for Recorder {
     }
 }
 
-fn write(mut file: ParquetRecording<BufWriter<File>>, batches: &Receiver<Batch>) -> Written {
+fn write(mut file: ParquetRecording<BufWriter<File>>, batches: &Receiver<NewBatch>) -> Written {
     let (mut history, mut objects) = (History::default(), Vec::new());
     for batch in batches {
         objects.extend(batch.objects);
         history.add(&objects, &batch.samples);
-        if let Err(error) = file.write(&objects, &batch.samples) {
+        if let Err(error) = file.write(&objects, batch.samples) {
             return (history, Err(error));
         }
     }
@@ -89,7 +90,7 @@ fn write(mut file: ParquetRecording<BufWriter<File>>, batches: &Receiver<Batch>)
     (history, finished)
 }
 
-/// Number of samples that may wait for the thread.
+/// Number of batches that may wait for the thread.
 const BATCHES_WAITING: usize = 16;
 
 /// Time series of a run.
@@ -156,11 +157,30 @@ fn place(object: u32, metric: Metric) -> usize {
 }
 
 impl History {
-    /// Adds the samples of one time.
-    fn add(&mut self, objects: &[Object], samples: &[Sample]) {
-        let Some(at) = samples.iter().map(|sample| sample.at).max() else { return };
+    /// Adds samples.
+    fn add(&mut self, objects: &[Object], batch: &Batch) {
         self.objects.extend_from_slice(&objects[self.objects.len()..]);
         self.places.resize(self.objects.len() * Metric::ALL.len(), 0);
+        let mut last = None;
+        for sample in batch.samples() {
+            if last.replace(sample.at) != Some(sample.at) {
+                self.begin(sample.at);
+            }
+            self.add_sample(&sample);
+        }
+        self.fit();
+    }
+
+    /// Merges values until the page can hold them.
+    fn fit(&mut self) {
+        while self.points > self.points_max {
+            self.merge();
+        }
+    }
+
+    /// Begins the samples of another time.
+    fn begin(&mut self, at: Time) {
+        self.fit();
         let us = at.as_ps() as f64 / 1e6;
         if self.in_last < self.merged && !self.times.is_empty() {
             self.in_last += 1;
@@ -169,12 +189,6 @@ impl History {
         } else {
             self.times.push(us);
             self.in_last = 1;
-        }
-        for sample in samples {
-            self.add_sample(sample);
-        }
-        while self.points > self.points_max {
-            self.merge();
         }
     }
 
@@ -285,8 +299,6 @@ impl History {
 
 #[cfg(test)]
 mod tests {
-    use rnic_base::Time;
-
     use super::*;
 
     fn history(points_max: usize, times: u64) -> History {
@@ -305,7 +317,7 @@ mod tests {
             ];
             // The flow begins with the third sample.
             samples.extend((step > 2).then(|| sample(1, Metric::InFlight, 4.0)));
-            series.add(&objects, &samples);
+            series.add(&objects, &samples.into());
         }
         series
     }

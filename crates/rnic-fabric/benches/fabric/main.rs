@@ -26,7 +26,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group};
 use mimalloc::MiMalloc;
 use rayon::ThreadPool;
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
-use rnic_fabric::record::{Object, ParquetRecording, RecordError, Recording, Sample};
+use rnic_fabric::record::{Batch, Object, ParquetRecording, RecordError, Recording};
 use rnic_fabric::simulation::{Part, PartRunner};
 use rnic_fabric::{Plan, Simulation};
 
@@ -81,16 +81,16 @@ impl PartRunner for Pool {
 
 /// A recording that another thread writes, as in the `rnic` command.
 struct InThread {
-    batches: std::sync::mpsc::SyncSender<(Vec<Object>, Vec<Sample>)>,
+    batches: std::sync::mpsc::SyncSender<(Vec<Object>, Batch)>,
     /// Number of objects that the thread has.
     objects: usize,
 }
 
 impl Recording for InThread {
-    fn write(&mut self, objects: &[Object], samples: &[Sample]) -> Result<(), RecordError> {
+    fn write(&mut self, objects: &[Object], batch: Batch) -> Result<(), RecordError> {
         let new = objects[self.objects..].to_vec();
         self.objects = objects.len();
-        self.batches.send((new, samples.to_vec())).expect("the thread receives");
+        self.batches.send((new, batch)).expect("the thread receives");
         Ok(())
     }
 
@@ -108,9 +108,9 @@ fn run_recorded(mut simulation: Simulation) -> u64 {
         scope.spawn(move || {
             let mut recording = ParquetRecording::new(std::io::sink()).expect("nothing is written");
             let mut objects = Vec::new();
-            for (new, samples) in waiting {
+            for (new, batch) in waiting {
                 objects.extend(new);
-                recording.write(&objects, &samples).expect("nothing is written");
+                recording.write(&objects, batch).expect("nothing is written");
             }
         });
         run(simulation)

@@ -11,7 +11,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 
-use super::{Metric, Object, ObjectKind, RecordError, Recording, Sample};
+use super::{Batch, Metric, Object, ObjectKind, RecordError, Recording, Sample};
 
 /// Columns of the file.
 const SCHEMA: &str = "message sample {
@@ -23,8 +23,8 @@ const SCHEMA: &str = "message sample {
     required double value;
 }";
 
-/// A recording that is written to a Parquet file while the run lasts. Its rows are in groups of half a million samples;
-/// a group has one series after the other, each in order of time.
+/// A recording that is written to a Parquet file while the run lasts. Its rows are in groups of 131,072 samples or
+/// more; a group has one series after the other, each in order of time.
 pub struct ParquetRecording<W: Write + Send> {
     /// `None` after the file has been completed.
     file: Option<SerializedFileWriter<W>>,
@@ -34,6 +34,8 @@ pub struct ParquetRecording<W: Write + Send> {
     names: Vec<ByteArray>,
     /// Samples that are not written yet.
     waiting: Vec<Sample>,
+    /// Samples of a group, series after series.
+    sorted: Vec<Sample>,
 }
 
 impl<W: Write + Send> ParquetRecording<W> {
@@ -59,7 +61,9 @@ impl<W: Write + Send> ParquetRecording<W> {
             kinds: ObjectKind::ALL.iter().map(|kind| text(kind.name())).collect(),
             metrics: Metric::ALL.iter().map(|metric| text(metric.name())).collect(),
             names: Vec::new(),
-            waiting: Vec::new(),
+            // Memory that is not used costs nothing, and a larger piece of it would be a copy.
+            waiting: Vec::with_capacity(GROUP_ROWS * 2),
+            sorted: Vec::new(),
         })
     }
 
@@ -69,8 +73,8 @@ impl<W: Write + Send> ParquetRecording<W> {
         let Some(file) = &mut self.file else { return Ok(()) };
         let known = self.names.len();
         self.names.extend(objects[known..].iter().map(|object| ByteArray::from(object.name.as_bytes().to_vec())));
-        let (order, names) = (order(&self.waiting, objects.len()), &self.names);
-        let samples = order.iter().map(|index| &self.waiting[*index as usize]);
+        sort(&self.waiting, &mut self.sorted, objects.len());
+        let (samples, names) = (self.sorted.iter(), &self.names);
         let object = |sample: &Sample| &objects[sample.object as usize];
         let mut group = file.next_row_group()?;
         macro_rules! column {
@@ -96,8 +100,8 @@ impl<W: Write + Send> ParquetRecording<W> {
 }
 
 impl<W: Write + Send + 'static> Recording for ParquetRecording<W> {
-    fn write(&mut self, objects: &[Object], samples: &[Sample]) -> Result<(), RecordError> {
-        self.waiting.extend_from_slice(samples);
+    fn write(&mut self, objects: &[Object], batch: Batch) -> Result<(), RecordError> {
+        self.waiting.extend(batch.samples());
         if self.waiting.len() >= GROUP_ROWS {
             self.write_group(objects)?;
         }
@@ -115,9 +119,9 @@ impl<W: Write + Send + 'static> Recording for ParquetRecording<W> {
     }
 }
 
-/// Returns the indices of `samples` in the order of objects and metrics, those of a series in order of time: counts how
+/// Puts `samples` into `sorted` in the order of objects and metrics, those of a series in order of time: counts how
 /// many samples each series has, which is quicker than a sort.
-fn order(samples: &[Sample], objects: usize) -> Vec<u32> {
+fn sort(samples: &[Sample], sorted: &mut Vec<Sample>, objects: usize) {
     let series = |sample: &Sample| sample.object as usize * Metric::ALL.len() + sample.metric as usize;
     let mut places = vec![0u32; objects * Metric::ALL.len()];
     samples.iter().for_each(|sample| places[series(sample)] += 1);
@@ -125,14 +129,15 @@ fn order(samples: &[Sample], objects: usize) -> Vec<u32> {
     for place in &mut places {
         next += core::mem::replace(place, next);
     }
-    let mut order = vec![0; samples.len()];
-    for (sample, index) in samples.iter().zip(0..) {
+    let Some(first) = samples.first() else { return };
+    // All of them are replaced.
+    sorted.resize(samples.len(), *first);
+    for sample in samples {
         let place = &mut places[series(sample)];
-        order[*place as usize] = index;
+        sorted[*place as usize] = *sample;
         *place += 1;
     }
-    order
 }
 
-/// Number of rows that are written together: they take 12 MB until then.
-const GROUP_ROWS: usize = 1 << 19;
+/// Number of rows that are written together: they take some 10 MB. A run waits at its end for the last group.
+const GROUP_ROWS: usize = 1 << 17;

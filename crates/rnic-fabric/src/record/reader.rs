@@ -132,7 +132,7 @@ mod tests {
                     .map(|(object, metric, value)| Sample { at, object, metric, value })
             })
             .collect();
-        recording.write(&objects, &samples).expect("it is written");
+        recording.write(&objects, samples.into()).expect("it is written");
         recording.finish(&objects).expect("it is complete");
         drop(recording);
         Arc::into_inner(memory.0).expect("the recording is dropped").into_inner().expect("one thread")

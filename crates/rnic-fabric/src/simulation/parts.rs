@@ -134,7 +134,7 @@ impl Parts {
     }
 
     /// Returns all hosts, in order.
-    pub(super) fn hosts(&self) -> impl Iterator<Item = &Host> {
+    pub(super) fn hosts(&self) -> impl Iterator<Item = &Host> + Clone {
         self.parts.iter().flat_map(|part| &part.hosts)
     }
 
@@ -154,7 +154,7 @@ impl Parts {
     }
 
     /// Returns all switches, in order.
-    pub(super) fn switches(&self) -> impl Iterator<Item = &Switch> {
+    pub(super) fn switches(&self) -> impl Iterator<Item = &Switch> + Clone {
         (0..self.switches.len()).map(|switch| self.switch(switch))
     }
 

@@ -1,6 +1,8 @@
 //! Takes the samples of a recording, between windows.
 
-use rnic_base::{BitRate, Duration, Time};
+use std::sync::Arc;
+
+use rnic_base::{BitRate, Duration, Time, prefetch, prefetch_whole};
 use rnic_engine::QpSnapshot;
 use slab::Slab;
 
@@ -10,8 +12,7 @@ use super::parts::Parts;
 use super::{Plan, Simulation};
 use crate::plan::TopologyPlan;
 use crate::port::Port;
-use crate::record::{Metric, Object, ObjectKind, ROWS_MAX, RecordError, RecordPlan, Recording, Sample};
-use crate::switch::Switch;
+use crate::record::{Batch, Metric, Object, ObjectKind, ROWS_MAX, RecordError, RecordPlan, Recording, Sample};
 use crate::topology::{LinkPoint, Topology};
 use crate::workload::WorkloadPlan;
 
@@ -26,7 +27,10 @@ pub(super) struct Recorder {
     /// Time of the previous sample.
     last: Time,
     objects: Vec<Object>,
+    /// Links that hosts and then switches send on, which are the first objects.
     links: Vec<Link>,
+    /// Paused time in picoseconds and packets lost of each link, when the plan has pauses or faults.
+    link_events: Vec<Counters<2>>,
     /// First object of switches, and the previous counters of each.
     switches: (u32, Vec<Counters<4>>),
     /// First object of hosts, and the previous counters of each.
@@ -43,7 +47,7 @@ pub(super) struct Recorder {
     has_groups: bool,
     signals: Signals,
     /// Samples of this time.
-    rows: Vec<Sample>,
+    rows: Rows,
     written: u64,
     /// Reason why the recording has ended before the run.
     failure: Option<RecordError>,
@@ -83,17 +87,58 @@ impl<const N: usize> Counters<N> {
     }
 }
 
-/// One direction of a link.
-#[derive(Debug)]
+/// Samples before they are passed on. Small, because a simulation leaves little of them in the caches from one time to
+/// the next; those of many times together, because a thread that waits for them is woken for each batch.
+#[derive(Default, Debug)]
+struct Rows {
+    times: Vec<(Time, usize)>,
+    /// Series of the values of a time; empty until the first one is complete.
+    series: Arc<[(u32, Metric)]>,
+    /// The same of the first time.
+    first: Vec<(u32, Metric)>,
+    values: Vec<f64>,
+    /// Samples of flows.
+    of_flows: Vec<Sample>,
+}
+
+impl Rows {
+    /// Adds a sample of an object that exists for the whole run: the n-th one of each time is of the same series.
+    fn push(&mut self, object: u32, metric: Metric, value: f64) {
+        if self.series.is_empty() {
+            self.first.push((object, metric));
+        }
+        self.values.push(value);
+    }
+
+    /// Ends the samples of time `at`.
+    fn end(&mut self, at: Time) {
+        if self.series.is_empty() {
+            self.series = core::mem::take(&mut self.first).into();
+        }
+        self.times.push((at, self.of_flows.len()));
+        debug_assert_eq!(self.values.len(), self.series.len() * self.times.len());
+    }
+
+    fn len(&self) -> usize {
+        self.values.len() + self.of_flows.len()
+    }
+
+    fn take(&mut self) -> Batch {
+        // The next batch is about as large.
+        let (values, flows) = (self.values.len(), self.of_flows.len());
+        let values = core::mem::replace(&mut self.values, Vec::with_capacity(values));
+        let others = core::mem::replace(&mut self.of_flows, Vec::with_capacity(flows));
+        Batch::new(core::mem::take(&mut self.times), self.series.clone(), values, others)
+    }
+}
+
+/// One direction of a link at the previous sample.
+#[derive(Clone, Copy, Default, Debug)]
 struct Link {
-    object: u32,
-    from: LinkPoint,
-    /// Index of the switch that sends on it, when it is a switch.
-    switch: Option<usize>,
-    /// Busy time and paused time in picoseconds, and packets lost.
-    counters: Counters<3>,
     /// Bytes that waited, integrated over time.
     waited: u128,
+    /// Busy time.
+    busy: Duration,
 }
 
 /// A flow in progress.
@@ -127,9 +172,8 @@ impl Recorder {
         let mut links = Vec::new();
         if record.has(ObjectKind::Link) {
             for (from, to) in directions(&topology) {
-                let object = add(ObjectKind::Link, topology.direction_name(from, to), None);
-                let switch = from.node.checked_sub(topology.hosts).map(|switch| switch as usize);
-                links.push(Link { object, from, switch, counters: Counters([0; 3]), waited: 0 });
+                add(ObjectKind::Link, topology.direction_name(from, to), None);
+                links.push(Link::default());
             }
         }
         let mut nodes = |kind, nodes: core::ops::Range<u32>| {
@@ -159,6 +203,7 @@ impl Recorder {
             next: Time::ZERO + record.interval,
             last: Time::ZERO,
             objects,
+            link_events: vec![Counters([0; 2]); links.len()],
             links,
             switches,
             hosts,
@@ -168,7 +213,7 @@ impl Recorder {
             classes,
             has_groups: !plan.workload.groups().is_empty(),
             signals: Signals::of(plan),
-            rows: Vec::new(),
+            rows: Rows::default(),
             written: 0,
             failure: None,
         }
@@ -221,49 +266,64 @@ impl Recorder {
         self.ended.extend(tracked.object.map(|object| (object, increase)));
     }
 
-    fn push(&mut self, at: Time, object: u32, metric: Metric, value: f64) {
-        self.rows.push(Sample { at, object, metric, value });
+    fn push_of_flow(&mut self, at: Time, object: u32, metric: Metric, value: f64) {
+        self.rows.of_flows.push(Sample { at, object, metric, value });
     }
 
     fn sample_links(&mut self, at: Time, elapsed: Duration, parts: &Parts) {
-        let share = |ps: u64| ps as f64 / elapsed.as_ps() as f64;
-        for link in &mut self.links {
-            let port = match link.switch {
-                Some(switch) => &parts.switch(switch).ports()[link.from.port as usize],
-                None => &parts.host(link.from.node).port,
-            };
-            let (paused, lost) = if self.signals.pauses || self.signals.faults {
-                let stats = port.stats_at(at);
-                (stats.paused.as_ps(), stats.faulted)
-            } else {
-                (0, 0)
-            };
-            let [busy, paused, lost] = link.counters.advance([port.busy_until(at).as_ps(), paused, lost]);
-            let mut push = |metric, value| self.rows.push(Sample { at, object: link.object, metric, value });
-            push(Metric::Utilisation, share(busy));
+        if self.links.is_empty() {
+            return;
+        }
+        let mut links = core::mem::take(&mut self.links);
+        let mut states = links.iter_mut().zip(0..);
+        for (host, next) in with_next(parts.hosts()) {
+            next.inspect(|next| prefetch(&next.port));
+            let (link, object) = states.next().expect("each host has one link");
+            self.sample_port(at, elapsed, &host.port, object, link);
+        }
+        for (switch, next) in with_next(parts.switches()) {
+            next.inspect(|next| next.prefetch_outputs());
+            for ((output, port), (link, object)) in switch.ports().iter().enumerate().zip(&mut states) {
+                self.sample_port(at, elapsed, port, object, link);
+                let waited = switch.waited(output, at);
+                let increase = waited - link.waited;
+                // The conversion of 128 bits is a call.
+                let increase = u64::try_from(increase).map_or(increase as f64, |increase| increase as f64);
+                self.rows.push(object, Metric::QueueBytes, switch.waiting_at(output) as f64);
+                self.rows.push(object, Metric::QueueMean, increase / elapsed.as_ps() as f64);
+                link.waited = waited;
+            }
+        }
+        debug_assert!(states.next().is_none());
+        self.links = links;
+    }
+
+    /// Samples the sending end of a link.
+    fn sample_port(&mut self, at: Time, elapsed: Duration, port: &Port, object: u32, link: &mut Link) {
+        let share = |time: Duration| time.as_ps() as f64 / elapsed.as_ps() as f64;
+        let busy = port.busy_until(at);
+        self.rows.push(object, Metric::Utilisation, share(busy - link.busy));
+        link.busy = busy;
+        if self.signals.pauses || self.signals.faults {
+            let stats = port.stats_at(at);
+            let counters = &mut self.link_events[object as usize];
+            let [paused, lost] = counters.advance([stats.paused.as_ps(), stats.faulted]);
             if self.signals.pauses {
-                push(Metric::Paused, share(paused));
+                self.rows.push(object, Metric::Paused, share(Duration::from_ps(paused)));
             }
             if self.signals.faults {
-                push(Metric::Lost, lost as f64);
-            }
-            if let Some(switch) = link.switch.map(|switch| parts.switch(switch)) {
-                let output = link.from.port as usize;
-                let waited = switch.waited(output, at);
-                push(Metric::QueueBytes, switch.waiting_at(output) as f64);
-                push(Metric::QueueMean, (waited - link.waited) as f64 / elapsed.as_ps() as f64);
-                link.waited = waited;
+                self.rows.push(object, Metric::Lost, lost as f64);
             }
         }
     }
 
-    fn sample_switches(&mut self, at: Time, parts: &Parts) {
+    fn sample_switches(&mut self, parts: &Parts) {
         let (first, counters) = &mut self.switches;
         for ((switch, counters), object) in parts.switches().zip(counters).zip(*first..) {
             let pauses = switch.ports().iter().map(Port::pauses_sent).sum();
             let now = [switch.stats.dropped, switch.marked(), switch.trimmed(), pauses];
             let [dropped, marked, trimmed, pauses] = counters.advance(now);
-            let mut push = |metric, value: u64| self.rows.push(Sample { at, object, metric, value: value as f64 });
+            let mut push = |metric, value: u64| self.rows.push(object, metric, value as f64);
             push(Metric::BufferBytes, switch.bytes_waiting());
             push(Metric::Dropped, dropped);
             let optional = [
@@ -278,14 +338,18 @@ impl Recorder {
         }
     }
 
-    fn sample_hosts(&mut self, at: Time, elapsed: Duration, parts: &Parts) {
+    fn sample_hosts(&mut self, elapsed: Duration, parts: &Parts) {
         let (first, counters) = &mut self.hosts;
-        for ((host, counters), object) in parts.hosts().zip(counters).zip(*first..) {
+        for (((host, next), counters), object) in with_next(parts.hosts()).zip(counters).zip(*first..) {
+            if let Some(next) = next {
+                prefetch_whole(next.engine.stats());
+                next.meter.as_deref().inspect(|meter| prefetch_whole(*meter));
+            }
             let stats = host.engine.stats();
             let payload = host.meter.as_ref().map_or(0, |meter| meter.total());
             let now = [payload, stats.packets_retransmitted, stats.marks_received, stats.timeouts];
             let [payload, retransmitted, marks, timeouts] = counters.advance(now);
-            let mut push = |metric, value| self.rows.push(Sample { at, object, metric, value });
+            let mut push = |metric, value| self.rows.push(object, metric, value);
             push(Metric::Arrived, BitRate::from_transfer(payload, elapsed).as_gbps_f64());
             push(Metric::Retransmitted, retransmitted as f64);
             if self.signals.marks {
@@ -313,13 +377,13 @@ impl Recorder {
         }
         let (Some(object), Some(snapshot)) = (tracked.object, snapshot) else { return };
         self.push_counters(at, elapsed, object, increase);
-        self.push(at, object, Metric::Window, snapshot.window as f64);
-        self.push(at, object, Metric::InFlight, snapshot.in_flight as f64);
+        self.push_of_flow(at, object, Metric::Window, snapshot.window as f64);
+        self.push_of_flow(at, object, Metric::InFlight, snapshot.in_flight as f64);
         if let Some(rate) = snapshot.allowed_rate {
-            self.push(at, object, Metric::Rate, rate.as_gbps_f64());
+            self.push_of_flow(at, object, Metric::Rate, rate.as_gbps_f64());
         }
         if let Some(round_trip) = snapshot.round_trip {
-            self.push(at, object, Metric::RoundTrip, round_trip.as_us_f64());
+            self.push_of_flow(at, object, Metric::RoundTrip, round_trip.as_us_f64());
         }
     }
 
@@ -331,15 +395,15 @@ impl Recorder {
     }
 
     fn push_counters(&mut self, at: Time, elapsed: Duration, object: u32, [payload, retransmitted]: [u64; 2]) {
-        self.push(at, object, Metric::Arrived, BitRate::from_transfer(payload, elapsed).as_gbps_f64());
-        self.push(at, object, Metric::Retransmitted, retransmitted as f64);
+        self.push_of_flow(at, object, Metric::Arrived, BitRate::from_transfer(payload, elapsed).as_gbps_f64());
+        self.push_of_flow(at, object, Metric::Retransmitted, retransmitted as f64);
     }
 
-    fn sample_classes(&mut self, at: Time, elapsed: Duration) {
+    fn sample_classes(&mut self, elapsed: Duration) {
         for class in &mut self.classes {
             let arrived = BitRate::from_transfer(core::mem::take(&mut class.arrived), elapsed);
-            let rows = [(Metric::Arrived, arrived.as_gbps_f64()), (Metric::Flows, class.in_progress as f64)];
-            self.rows.extend(rows.map(|(metric, value)| Sample { at, object: class.object, metric, value }));
+            self.rows.push(class.object, Metric::Arrived, arrived.as_gbps_f64());
+            self.rows.push(class.object, Metric::Flows, class.in_progress as f64);
         }
     }
 
@@ -350,8 +414,8 @@ impl Recorder {
         }
         let (elapsed, parts) = (at.since(self.last), &simulation.parts);
         self.sample_links(at, elapsed, parts);
-        self.sample_switches(at, parts);
-        self.sample_hosts(at, elapsed, parts);
+        self.sample_switches(parts);
+        self.sample_hosts(elapsed, parts);
         if self.follows_flows() {
             let mut flows = core::mem::take(&mut self.flows);
             for (_, tracked) in &mut flows {
@@ -362,9 +426,12 @@ impl Recorder {
             self.flows = flows;
             self.sample_ended(at, elapsed);
         }
-        self.sample_classes(at, elapsed);
+        self.sample_classes(elapsed);
         self.last = at;
-        self.write();
+        self.rows.end(at);
+        if self.rows.len() >= BATCH_ROWS_MIN {
+            self.write();
+        }
     }
 
     /// Returns whether samples are due at `now`.
@@ -375,16 +442,28 @@ impl Recorder {
 
     /// Passes the samples on; a failure ends the recording.
     fn write(&mut self) {
-        self.written += self.rows.len() as u64;
+        let batch = self.rows.take();
+        self.written += batch.len() as u64;
         let written = if self.written > ROWS_MAX {
             Err(RecordError::Full(ROWS_MAX))
         } else {
-            self.recording.write(&self.objects, &self.rows)
+            self.recording.write(&self.objects, batch)
         };
         self.failure = written.err();
-        self.rows.clear();
     }
 }
+
+/// Number of rows that are passed on together, at least: half a megabyte.
+const BATCH_ROWS_MIN: usize = 1 << 16;
+
+/// Returns each of `items`, with one that follows a little later: it can be prefetched.
+fn with_next<T>(items: impl Iterator<Item = T> + Clone) -> impl Iterator<Item = (T, Option<T>)> {
+    let mut later = items.clone().skip(NODES_AHEAD);
+    items.map(move |item| (item, later.next()))
+}
+
+/// Number of nodes between one that is prefetched and the one that is sampled.
+const NODES_AHEAD: usize = 4;
 
 /// Returns the payload that has arrived for a flow, at either end.
 fn arrived(flow: &Flow, active: &ActiveFlow, parts: &Parts) -> u64 {
@@ -409,19 +488,13 @@ impl TimeSeries<'_> {
         let Simulation { plan, parts, recorder, .. } = self.0;
         let Some(record) = &plan.record else { return };
         let new = Recorder::new(plan, record, Box::new(recording));
-        let (follows_flows, has_links) = (new.follows_flows(), record.has(ObjectKind::Link));
+        let follows_flows = new.follows_flows();
         for (host, number) in parts.hosts_mut().zip(0..) {
             let meter = host.meter.get_or_insert_with(|| meter(plan, plan.host_rate(number)));
             if follows_flows {
                 meter.count_queue_pairs();
                 host.engine.watch();
             }
-            if has_links {
-                host.port.measure_busy_time();
-            }
-        }
-        if has_links {
-            parts.switches_mut().for_each(Switch::measure_busy_time);
         }
         *recorder = Some(Box::new(new));
     }
@@ -452,6 +525,9 @@ impl TimeSeries<'_> {
         let Some(mut recorder) = self.0.recorder.take() else { return };
         if recorder.failure.is_none() {
             recorder.sample(self.0.now, self.0);
+        }
+        if recorder.failure.is_none() && recorder.rows.len() > 0 {
+            recorder.write();
         }
         let finished = recorder.recording.finish(&recorder.objects);
         recorder.failure = recorder.failure.take().or(finished.err());

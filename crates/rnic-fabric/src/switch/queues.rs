@@ -5,7 +5,7 @@
 //! that are scheduled using round-robin". As there, an input may feed several outputs at the same time: its buffer is
 //! limited, but not the bandwidth of its memory. With one source per output, the structure is a plain output queue.
 
-use rnic_base::{Time, prefetch_at, prefetch_whole_at};
+use rnic_base::{Time, prefetch_all, prefetch_at, prefetch_whole_at};
 
 use crate::entry::{Entry, Flags};
 
@@ -204,6 +204,11 @@ impl Queues {
         (0..self.upcoming.len()).step_by(8).for_each(|output| prefetch_at(&self.upcoming, output));
         (0..self.outputs.len()).for_each(|output| prefetch_at(&self.outputs, output));
         (0..self.waiting.len()).step_by(8).for_each(|word| prefetch_at(&self.waiting, word));
+    }
+
+    /// Prefetches the depths of all outputs.
+    pub(super) fn prefetch_outputs(&self) {
+        prefetch_all(&self.outputs);
     }
 
     /// Prefetches the packets that outputs send next, after [`Queues::prefetch`].
