@@ -136,7 +136,9 @@ pub fn report(error: &clap::Error) -> ExitCode {
         kind => {
             let below_zero =
                 if kind == ErrorKind::UnknownArgument { below_zero(error, &command_line_words()) } else { None };
-            console::line(&format!("rnic: {}", below_zero.unwrap_or_else(|| complaint(&error.to_string()))));
+            let other = if kind == ErrorKind::UnknownArgument { option_of_others(error) } else { String::new() };
+            let text = below_zero.unwrap_or_else(|| complaint(&error.to_string()) + &other);
+            console::line(&format!("rnic: {text}"));
             ExitCode::from(2)
         }
     }
@@ -168,10 +170,24 @@ fn takes_value(name: &str, option: &str) -> bool {
     arguments.any(|argument| long.is_some() && argument.get_long() == long && argument.get_action().takes_values())
 }
 
-/// Returns clap's message without its heading, usage and advice on help.
+/// Returns `; ...` with the subcommands that have the unknown option, or nothing.
+fn option_of_others(error: &clap::Error) -> String {
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return String::new() };
+    let Some(long) = unknown.strip_prefix("--") else { return String::new() };
+    let cli = Cli::command();
+    let has = |command: &&clap::Command| {
+        !command.is_hide_set() && command.get_arguments().any(|argument| argument.get_long() == Some(long))
+    };
+    let names: Vec<String> =
+        cli.get_subcommands().filter(has).map(|command| format!("`rnic {}`", command.get_name())).collect();
+    if names.is_empty() { String::new() } else { format!("; an option of {}", names.join(", ")) }
+}
+
+/// Returns clap's message without its heading, usage, advice on help, and advice to pass an unknown option as a value.
 fn complaint(text: &str) -> String {
     let is_message_line = |line: &&str| !line.starts_with("Usage:") && !line.starts_with("For more information");
-    let message: Vec<&str> = text.lines().take_while(is_message_line).collect();
+    let is_advice = |line: &&str| !line.trim_start().starts_with("tip: to pass '");
+    let message: Vec<&str> = text.lines().take_while(is_message_line).filter(is_advice).collect();
     let message = message.join("\n").replace("\n\n  tip: ", "; ");
     one_line(message.strip_prefix("error: ").unwrap_or(&message))
 }
@@ -222,5 +238,16 @@ mod tests {
         let error = Cli::try_parse_from(["rnic", "list", "--jsn"]).expect_err("no such option");
         let error = complaint(&error.to_string());
         assert_eq!(error, "unexpected argument '--jsn' found; a similar argument exists: '--json'");
+        let error = Cli::try_parse_from(["rnic", "run", "--los", "1%", "x"]).expect_err("no such option");
+        let error = complaint(&error.to_string());
+        assert_eq!(error, "unexpected argument '--los' found; a similar argument exists: '--loss'");
+    }
+
+    #[test]
+    fn an_option_of_another_command_is_named() {
+        let advice = |text: &str| option_of_others(&Cli::try_parse_from(text.split(' ')).expect_err(text));
+        assert_eq!(advice("rnic sim incast --vary transport=irn,falcon"), "; an option of `rnic sweep`");
+        assert_eq!(advice("rnic sweep incast --plot"), "");
+        assert_eq!(advice("rnic perf -x"), "");
     }
 }

@@ -156,12 +156,17 @@ impl Diagnosis {
             vec![gid.index.to_string(), gid.gid.clone(), gid.interface.clone(), packets]
         });
         text += &table::explained(2, rows.collect());
-        text += "\nSettings (environment, or options of `rnic run`):\n";
-        let rows = self.settings.iter().map(|setting| {
-            let value = setting.value.as_ref().map_or(format!("({})", setting.default), Clone::clone);
-            vec![setting.name.to_owned(), value, setting.meaning.to_owned()]
+        text += "\nSettings (environment, or options of `rnic run`; its --help explains them):\n";
+        let rows = self.settings.iter().filter_map(|setting| {
+            Some(vec![setting.name.to_owned(), setting.value.clone()?, setting.meaning.to_owned()])
         });
-        text += &table::explained(2, rows.collect());
+        let others = self.settings.iter().filter(|setting| setting.value.is_none());
+        let others = others.map(|setting| match setting.default {
+            "" => setting.name.to_owned(),
+            default => format!("{} ({default})", setting.name),
+        });
+        let others = others.collect::<Vec<_>>().join(", ");
+        text += &table::explained(2, rows.chain([vec!["not set".to_owned(), String::new(), others]]).collect());
         text + &format!("\n{}\n", self.machine.summary())
     }
 }

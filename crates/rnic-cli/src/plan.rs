@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rnic_fabric::plan::json_schema;
 use rnic_reproduce::input::{PLAN_BYTES_MAX, TRACE_BYTES_MAX};
@@ -31,8 +31,9 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
         PlanAction::New { file, from } => {
             let text = text_of(from)?;
             create(file, &text)?;
-            copy_topology(from, &text, file)?;
-            console::line(&format!("wrote {0}; run it: rnic sim {0}", file.display()));
+            let topology = copy_topology(from, &text, file)?;
+            let and = topology.map_or_else(String::new, |path| format!(" and its network, {}", path.display()));
+            console::line(&format!("wrote {0}{and}; run it: rnic sim {0}", file.display()));
             Ok(())
         }
         PlanAction::Schema => {
@@ -49,18 +50,19 @@ fn create(file: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// Copies the file of the topology of the plan `from`, with this `text`, beside the new plan, if it has one and none of
-/// that name is there.
-fn copy_topology(from: &Path, text: &str, file: &Path) -> Result<(), Failure> {
+/// that name is there; returns its path then.
+fn copy_topology(from: &Path, text: &str, file: &Path) -> Result<Option<PathBuf>, Failure> {
     let plan: toml::Table = text.parse().map_err(Failure::input)?;
-    let Some(name) = plan.get("topology").and_then(|table| table.get("file")?.as_str()) else { return Ok(()) };
+    let Some(name) = plan.get("topology").and_then(|table| table.get("file")?.as_str()) else { return Ok(None) };
     let found = built_in::plan(from)?;
     let source = found.path.with_file_name(name);
     let target = file.with_file_name(name);
     if target.exists() {
-        return Ok(());
+        return Ok(None);
     }
     let topology = found.files.read_text(&source, TRACE_BYTES_MAX).map_err(|error| Failure::file(&source, error))?;
-    create(&target, &topology)
+    create(&target, &topology)?;
+    Ok(Some(target))
 }
 
 fn text_of(plan: &Path) -> Result<String, Failure> {

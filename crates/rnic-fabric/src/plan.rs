@@ -16,6 +16,7 @@ mod error;
 mod faults;
 mod fitted;
 mod groups;
+mod hints;
 mod json_schema;
 mod keys;
 mod nic;
@@ -181,6 +182,7 @@ impl Plan {
             PlanError::Key { key, line: None, what }
                 if !key.contains('.')
                     && what.starts_with("unknown key")
+                    && !what.contains("; there is ")
                     && overrides.iter().any(|(given, _)| *given == key) =>
             {
                 let what = format!("{what}; an option of the transport is `transport.{key}`");
@@ -205,7 +207,10 @@ impl Plan {
                 let line = keys::line_of(text, &format!("transport.{name}"));
                 let what = format!(
                     "unknown parameter `{name}` of the transport `{transport}`; the valid parameters are: {known}{}",
-                    similar::hint(&name, known.split(", "))
+                    similar::hint(
+                        &name,
+                        known.split(", ").chain(["recovery", "control", "paths", "schedule", "program"])
+                    )
                 );
                 PlanError::Key { key: format!("transport.{name}"), line, what }
             }

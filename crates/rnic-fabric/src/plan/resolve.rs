@@ -7,8 +7,8 @@ use serde::Deserialize;
 
 use super::raw::Raw;
 use super::{
-    FileReader, Plan, PlanError, RunPlan, TopologyPlan, TraceFiles, classes, derived, faults, fitted, groups, keys,
-    nic, processors, raw, record, scr, slow_host, switches, topologies, transports,
+    FileReader, Plan, PlanError, RunPlan, TopologyPlan, TraceFiles, classes, derived, faults, fitted, groups, hints,
+    keys, nic, processors, raw, record, scr, slow_host, switches, topologies, transports,
 };
 use crate::link::PLAN_TIME_MAX;
 use crate::link_spec::{DELAY_MAX, DELAY_MIN, RATE_MAX, RATE_MIN};
@@ -38,7 +38,7 @@ pub(super) fn read(text: &str, overrides: &[(&str, &str)]) -> Result<Raw, PlanEr
 
 fn path_of(error: &serde_path_to_error::Error<toml::de::Error>) -> String {
     let path = error.path().to_string();
-    if path == "." { "top level".to_owned() } else { path }
+    if path == "." { hints::TOP_LEVEL.to_owned() } else { path }
 }
 
 /// Returns the error that the parser has reported for `path`, or for a key of the group of traffic there.
@@ -47,7 +47,9 @@ fn key_error(path: String, line: Option<usize>, what: &str) -> PlanError {
         Some((key, what)) => (format!("{path}.{key}"), what),
         None => (path, what),
     };
-    PlanError::Key { key, line, what: plain::explained(what) }
+    let what = plain::explained(what);
+    let hint = hints::hint(&key, &what);
+    PlanError::Key { key, line, what: what + &hint }
 }
 
 /// Sets `key`, a path with dots, to `value`.
