@@ -85,6 +85,9 @@ class Module(unittest.TestCase):
         self.assertFalse(same["significant"].any())
         with self.assertRaises(ValueError):
             openrnic.compare(sweep, seeds[0])
+        for call in [sweep.table, sweep.plot]:
+            with self.assertRaisesRegex(ValueError, "unknown field 'goodput'; did you mean goodput_gbps"):
+                call("goodput")
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "runs.json").write_text(sweep._json, encoding="utf-8")
             self.assertTrue(openrnic.Sweep.load(folder).frame.equals(sweep.frame))
@@ -111,6 +114,10 @@ class Module(unittest.TestCase):
         matplotlib.use("Agg")
         axes = small().record("5us", ["links"]).run().plot("queue_bytes", most=3)
         self.assertEqual(len(axes.lines), 3)
+        with self.assertRaisesRegex(ValueError, "unknown metric 'queue_byte'; did you mean queue_bytes"):
+            small().record("5us", ["links"]).run().plot("queue_byte")
+        with self.assertRaisesRegex(ValueError, "records no time series; run plan.record"):
+            small().run().plot("queue_bytes")
         axes = openrnic.sweep(small(), {"workload.senders": [3, 5]}, seeds=1).plot("goodput_gbps")
         self.assertEqual(len(axes.lines), 1)
 

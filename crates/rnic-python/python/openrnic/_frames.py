@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +30,15 @@ def _text(value: object) -> str:
 
 def _quoted(value: object) -> str:
     return json.dumps(str(value)) if isinstance(value, (str, Path)) else _text(value)
+
+
+def _check_name(what: str, name: str, known: Iterable[str]) -> None:
+    """Raises `ValueError` when there is no such name."""
+    names = sorted(set(known))
+    if name not in names:
+        near = difflib.get_close_matches(name, names, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names[:30])}"
+        raise ValueError(f"unknown {what} {name!r}; {hint}")
 
 
 def _draw(table: pd.DataFrame | pd.Series[Any], **options: Any) -> Axes:
@@ -144,6 +154,9 @@ class Result:
 
     def pivot(self, metric: str, kind: str | None = None) -> pd.DataFrame:
         """The samples of a metric: a row for each time, a column for each object."""
+        if self.series.empty:
+            raise ValueError('the plan records no time series; run plan.record("10us")')
+        _check_name("metric", metric, self.series["metric"].unique())
         rows = self.series[self.series["metric"] == metric]
         if kind is not None:
             rows = rows[rows["kind"] == kind]
@@ -197,11 +210,14 @@ class Sweep:
 
     def table(self, *fields: str) -> pd.DataFrame:
         """Mean and standard deviation over seeds, a row for each combination."""
+        for field in fields:
+            _check_name("field", field, self.frame.columns)
         numbers = self.frame[list(fields)] if not self.keys else self.frame.groupby(self.keys, sort=False)[list(fields)]
         return numbers.agg(["mean", "std"])
 
     def plot(self, field: str) -> Axes:
         """Draws the mean of a number over the first key, a line for each combination of the others."""
+        _check_name("field", field, self.frame.columns)
         means = self.frame.groupby(self.keys, sort=False)[field].mean()
         table = means.unstack(self.keys[1:], sort=False) if len(self.keys) > 1 else means
         return _draw(table, marker="o", ylabel=field)
