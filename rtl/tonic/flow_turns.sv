@@ -35,31 +35,48 @@ module flow_turns #(
   logic [F-1:0]     fetch_flow_q, flow_q, next_flow;
   logic             found;
 
-  always_comb for (int unsigned p = 0; p < 4; p++) has_turn_o[p] = has_turn_q[flow_i[p*F+:F]];
+  // Insertions and ends of the cycle before. They come late in a cycle, so they are decoded in the next one, and a
+  // request is compared with them.
+  logic [3:0]     waits_q;
+  logic [4*F-1:0] waiting_q;
+  logic           ended_q;
+
+  always_comb begin
+    for (int unsigned p = 0; p < 4; p++) begin
+      has_turn_o[p] = has_turn_q[flow_i[p*F+:F]] && !(ended_q && waiting_q[0+:F] == flow_i[p*F+:F]);
+      for (int unsigned w = 0; w < 4; w++) begin
+        if (waits_q[w] && waiting_q[w*F+:F] == flow_i[p*F+:F]) has_turn_o[p] = 1'b1;
+      end
+    end
+  end
 
   always_comb begin
     push = activate_i & ~has_turn_o;
     if (settle_i) push[0] = wanted_i;
   end
 
-  // A flow whose turn ends has its bit, so that no other request for it is an insertion. Whether the first flow is
-  // wanted is known last, so its place is decoded beside that.
-  logic [FLOWS-1:0]   own_map, other_maps;
-  logic [3*FLOWS-1:0] maps;
-  one_hot #(.W(FLOWS)) i_own (.enable_i(1'b1), .position_i(flow_i[0+:F]), .map_o(own_map));
+  logic [4*FLOWS-1:0] inserted;
+  logic [FLOWS-1:0]   ended;
   generate
-    for (genvar p = 1; p < 4; p++) begin : g_other
-      one_hot #(.W(FLOWS)) i_other (
-          .enable_i(push[p]), .position_i(flow_i[p*F+:F]), .map_o(maps[(p-1)*FLOWS+:FLOWS])
+    for (genvar p = 0; p < 4; p++) begin : g_inserted
+      one_hot #(.W(FLOWS)) i_inserted (
+          .enable_i(waits_q[p]), .position_i(waiting_q[p*F+:F]), .map_o(inserted[p*FLOWS+:FLOWS])
       );
     end
   endgenerate
-  assign other_maps = maps[0+:FLOWS] | maps[FLOWS+:FLOWS] | maps[2*FLOWS+:FLOWS];
+  one_hot #(.W(FLOWS)) i_ended (.enable_i(ended_q), .position_i(waiting_q[0+:F]), .map_o(ended));
   always_ff @(posedge clk) begin
-    if (!rst_n) has_turn_q <= '0;
-    else begin
-      has_turn_q <= (has_turn_q & ~((settle_i && !wanted_i) ? own_map : '0)) | (push[0] ? own_map : '0) | other_maps;
+    if (!rst_n) begin
+      has_turn_q <= '0;
+      waits_q <= '0;
+      ended_q <= 1'b0;
+    end else begin
+      has_turn_q <= (has_turn_q & ~ended) | inserted[0+:FLOWS] | inserted[FLOWS+:FLOWS] | inserted[2*FLOWS+:FLOWS]
+          | inserted[3*FLOWS+:FLOWS];
+      waits_q <= push;
+      ended_q <= settle_i && !wanted_i;
     end
+    waiting_q <= flow_i;
   end
 
   flow_set #(.FLOWS(FLOWS)) i_set (
