@@ -137,7 +137,7 @@ fn picture(finding: &Finding) -> Markup {
                     }
                 }
                 line.axis x1=(number(NAME_WIDTH)) x2=(WIDTH) y1=(number(bottom)) y2=(number(bottom)) {}
-                @for value in [scale.from, base, scale.to] {
+                @for value in scale.ticks(base) {
                     text.tick x=(number(scale.place(value))) y=(number(height - 4.0))
                         text-anchor=(scale.anchor(value)) { (short(value)) }
                 }
@@ -179,6 +179,12 @@ impl Scale {
         (band.min.map_or(NAME_WIDTH, |min| self.place(min)), band.max.map_or(WIDTH, |max| self.place(max)))
     }
 
+    /// Returns the values that are written below the axis: `base`, and the ends that are not near it.
+    fn ticks(&self, base: f64) -> Vec<f64> {
+        let is_clear = |end: &f64| (self.place(*end) - self.place(base)).abs() > TICK_WIDTH;
+        [self.from, self.to].into_iter().filter(is_clear).chain([base]).collect()
+    }
+
     fn anchor(&self, value: f64) -> &'static str {
         match value {
             value if value == self.from => "start",
@@ -189,9 +195,11 @@ impl Scale {
 }
 
 /// Width of a picture, and of the names in it, in pixels.
-const WIDTH: f64 = 820.0;
-const NAME_WIDTH: f64 = 300.0;
+const WIDTH: f64 = 980.0;
+const NAME_WIDTH: f64 = 430.0;
 const MARGIN: f64 = 14.0;
+/// Distance of values below the axis at which they do not overlap.
+const TICK_WIDTH: f64 = 64.0;
 /// Height of a parameter, and of the axis.
 const ROW_HEIGHT: f64 = 26.0;
 const AXIS_HEIGHT: f64 = 24.0;
