@@ -8,13 +8,16 @@
 #![expect(clippy::disallowed_types, reason = "a benchmark reads the clock")]
 #![expect(clippy::disallowed_methods, reason = "a recording is written by a second thread, as in the command")]
 
+#[path = "fabric/recorded.rs"]
+mod recorded;
+
 use core::ops::ControlFlow;
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Instant;
 
 use mimalloc::MiMalloc;
-use rnic_fabric::record::{Batch, Object, ParquetRecording, RecordError, Recording};
 use rnic_fabric::{Plan, Simulation};
+
+use recorded::recorded;
 
 /// Same allocator as in the `rnic` command.
 #[global_allocator]
@@ -22,26 +25,6 @@ static HEAP: MiMalloc = MiMalloc;
 
 const PLAN: &str = include_str!("../../../plans/k8-permutation.toml");
 const RECORD: (&str, &str) = ("record", r#"{ interval = "10us", what = ["links", "hosts"] }"#);
-
-/// A recording that another thread writes, as in the `rnic` command.
-struct InThread {
-    batches: SyncSender<(Vec<Object>, Batch)>,
-    /// Number of objects that the thread has.
-    objects: usize,
-}
-
-impl Recording for InThread {
-    fn write(&mut self, objects: &[Object], batch: Batch) -> Result<(), RecordError> {
-        let new = objects[self.objects..].to_vec();
-        self.objects = objects.len();
-        self.batches.send((new, batch)).expect("the thread receives");
-        Ok(())
-    }
-
-    fn finish(&mut self, _: &[Object]) -> Result<(), RecordError> {
-        Ok(())
-    }
-}
 
 /// Seconds of a run: processor time of the simulating thread, until the end, and until the file is complete.
 type Times = [f64; 3];
@@ -53,34 +36,18 @@ fn thread_time() -> f64 {
 }
 
 fn run(plan: &Plan) -> Times {
-    let mut simulation = Simulation::new(plan, 1).expect("the plan is valid");
+    let simulation = Simulation::new(plan, 1).expect("the plan is valid");
     let (start, busy) = (Instant::now(), thread_time());
-    let simulate = |simulation: &mut Simulation| {
+    let simulate = |mut simulation: Simulation| {
         let report = simulation.run(&mut |_| ControlFlow::Continue(()));
         report.check().unwrap_or_else(|failure| panic!("{failure}"));
         [thread_time() - busy, start.elapsed().as_secs_f64()]
     };
     if plan.record.is_none() {
-        let [busy, end] = simulate(&mut simulation);
+        let [busy, end] = simulate(simulation);
         return [busy, end, end];
     }
-    let (batches, waiting) = sync_channel(16);
-    simulation.time_series().record_to(InThread { batches, objects: 0 });
-    let [busy, end] = std::thread::scope(|scope| {
-        scope.spawn(move || {
-            let mut recording = ParquetRecording::new(std::io::sink()).expect("nothing is written");
-            let mut objects = Vec::new();
-            for (new, batch) in waiting {
-                objects.extend(new);
-                recording.write(&objects, batch).expect("nothing is written");
-            }
-            recording.finish(&objects).expect("nothing is written");
-        });
-        let times = simulate(&mut simulation);
-        // Lets the thread end.
-        drop(simulation);
-        times
-    });
+    let [busy, end] = recorded(simulation, simulate);
     [busy, end, start.elapsed().as_secs_f64()]
 }
 

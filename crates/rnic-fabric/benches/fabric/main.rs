@@ -18,6 +18,7 @@
 #![expect(clippy::disallowed_methods, reason = "a recording is written by a second thread, as in the command")]
 
 mod floor;
+mod recorded;
 
 use core::ops::ControlFlow;
 use std::time::Duration;
@@ -26,7 +27,6 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group};
 use mimalloc::MiMalloc;
 use rayon::ThreadPool;
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
-use rnic_fabric::record::{Batch, Object, ParquetRecording, RecordError, Recording};
 use rnic_fabric::simulation::{Part, PartRunner};
 use rnic_fabric::{Plan, Simulation};
 
@@ -77,44 +77,6 @@ impl PartRunner for Pool {
     fn run(&mut self, parts: &mut [Part]) {
         parts.par_iter_mut().with_max_len(1).for_each(Part::run);
     }
-}
-
-/// A recording that another thread writes, as in the `rnic` command.
-struct InThread {
-    batches: std::sync::mpsc::SyncSender<(Vec<Object>, Batch)>,
-    /// Number of objects that the thread has.
-    objects: usize,
-}
-
-impl Recording for InThread {
-    fn write(&mut self, objects: &[Object], batch: Batch) -> Result<(), RecordError> {
-        let new = objects[self.objects..].to_vec();
-        self.objects = objects.len();
-        self.batches.send((new, batch)).expect("the thread receives");
-        Ok(())
-    }
-
-    fn finish(&mut self, _: &[Object]) -> Result<(), RecordError> {
-        Ok(())
-    }
-}
-
-/// Runs the simulation with a recording of all links and hosts, which a second thread writes; returns the number of
-/// packet-hops.
-fn run_recorded(mut simulation: Simulation) -> u64 {
-    let (samples, waiting) = std::sync::mpsc::sync_channel(16);
-    simulation.time_series().record_to(InThread { batches: samples, objects: 0 });
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            let mut recording = ParquetRecording::new(std::io::sink()).expect("nothing is written");
-            let mut objects = Vec::new();
-            for (new, batch) in waiting {
-                objects.extend(new);
-                recording.write(&objects, batch).expect("nothing is written");
-            }
-        });
-        run(simulation)
-    })
 }
 
 /// The cases of a recording: like the first two of [`CASES`].
@@ -174,7 +136,7 @@ fn summary() {
         for (plan, best) in recorded_plans.iter().zip(&mut recorded) {
             let simulation = Simulation::new(plan, 1).expect("the plan is valid");
             let start = std::time::Instant::now();
-            *best = best.max(rate(run_recorded(simulation), start));
+            *best = best.max(rate(recorded::recorded(simulation, run), start));
         }
         let start = std::time::Instant::now();
         shared = shared.max(rate(run_shared(&pool, last), start));
