@@ -88,11 +88,13 @@ impl WorkQueue {
             next.join(now, batch, &mut self.posted, bus);
         }
         if self.remaining == 0 {
-            if let Some(next) = self.next.take() {
-                (self.current, self.remaining) = (next, next.count);
-            } else {
-                self.remaining = self.current.join(now, batch, &mut self.posted, bus);
-            }
+            self.remaining = match self.next.take() {
+                Some(next) => {
+                    self.current = next;
+                    next.count
+                }
+                None => self.current.join(now, batch, &mut self.posted, bus),
+            };
         }
         if self.remaining == 0 {
             fetches += 1;
