@@ -4,12 +4,13 @@ mod list;
 mod sensitivity;
 mod summary;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::time::Instant;
 
 use rnic_reproduce::machine::Machine;
-use rnic_reproduce::{Catalogue, Report, Row, Size, Work};
+use rnic_reproduce::{Catalogue, Report, Row, RunSpec, Size, Work};
 
 use crate::args::{ReproduceArgs, SensitivityDesign};
 use crate::built_in;
@@ -50,13 +51,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     }
     let work = Work::new(selected, size, args.seeds).map_err(Failure::input)?;
     let start = Instant::now();
-    let mut source = SampleSource::open(&args.out, &args.pool)?;
-    let kept = source.fetch(&work.runs, args.read_results.as_deref())?;
-    let left = source.left(&work.runs);
-    if let Some(path) = &args.write_runs {
-        return remote_runs::write(path, &left);
-    }
-    source.run(&left, kept)?;
+    let Some((source, kept)) = sampled(args, &work.runs)? else { return Ok(()) };
     let report = Report {
         work: &work,
         samples: source.samples(),
@@ -66,6 +61,22 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         kept,
     };
     conclude(&report, args)
+}
+
+/// Executes those of `runs` that have no sample, and returns all samples, with the number of those that existed before;
+/// `None` when the remaining runs were only to be written.
+fn sampled<'a>(
+    args: &'a ReproduceArgs,
+    runs: &BTreeMap<String, RunSpec>,
+) -> Result<Option<(SampleSource<'a>, usize)>, Failure> {
+    let mut source = SampleSource::open(&args.out, &args.pool)?;
+    let kept = source.fetch(runs, args.read_results.as_deref())?;
+    let left = source.left(runs);
+    if let Some(path) = &args.write_runs {
+        return remote_runs::write(path, &left).map(|()| None);
+    }
+    source.run(&left, kept)?;
+    Ok(Some((source, kept)))
 }
 
 /// Writes the report, prints the rows, and returns an error if one of them failed.

@@ -10,12 +10,11 @@ use rnic_reproduce::sensitivity::{Design, Effect, Finding, Sensitivity, Study};
 use rnic_reproduce::{Size, Work};
 use serde::Serialize;
 
-use super::command;
+use super::{command, sampled};
 use crate::args::{ReproduceArgs, SensitivityDesign};
 use crate::console;
 use crate::failure::Failure;
 use crate::output::Folder;
-use crate::samples::{SampleSource, remote_runs};
 use crate::table;
 
 /// Result for scripts.
@@ -51,13 +50,7 @@ pub fn run(
     let works: Vec<Work<'_>> =
         studies.iter().map(|study| study.work(size, args.seeds)).collect::<Result<_, _>>().map_err(Failure::input)?;
     let runs: BTreeMap<_, _> = works.iter().flat_map(|work| work.runs.clone()).collect();
-    let mut source = SampleSource::open(&args.out, &args.pool)?;
-    let kept = source.fetch(&runs, args.read_results.as_deref())?;
-    let left = source.left(&runs);
-    if let Some(path) = &args.write_runs {
-        return remote_runs::write(path, &left);
-    }
-    source.run(&left, kept)?;
+    let Some((source, _)) = sampled(args, &runs)? else { return Ok(()) };
     let findings = |(study, work): (&'_ Study, &Work<'_>)| study.findings(work, source.samples());
     let findings: Vec<Vec<Finding>> = studies.iter().zip(&works).map(findings).collect();
     let studies: Vec<(&Study, Vec<Finding>)> = studies.iter().zip(findings).collect();
