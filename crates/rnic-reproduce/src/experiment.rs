@@ -152,7 +152,7 @@ pub struct Axis {
     /// Spacing of the values in plots.
     #[serde(default)]
     pub scale: Scale,
-    /// Of an open parameter: what the paper says of it, and the reason for these values.
+    /// Statement of the paper about the parameter, and the reason for these values; required of an open parameter.
     #[serde(default)]
     pub why: String,
 }

@@ -13,7 +13,9 @@ use crate::judge::{Row, Samples, rows};
 use crate::origin::Origin;
 use crate::work::Work;
 
+pub(crate) use page::verdict_class;
 pub use raw::RawError;
+pub(crate) use table::cell;
 
 /// Contents of a report.
 #[derive(Debug)]

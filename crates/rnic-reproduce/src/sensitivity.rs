@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::catalogue::{CatalogueError, Selected};
 use crate::experiment::{Axis, Experiment};
-use crate::judge::{Row, Samples, Verdict, rows};
+use crate::judge::{Row, Samples, Stat, Verdict, rows};
 use crate::work::{Layout, Size, Work};
 
 pub use design::Design;
@@ -71,7 +71,7 @@ impl Study {
     /// Returns the study of `selected` by `design`; `None` when the experiment has no open parameters.
     pub fn new(selected: &Selected<'_>, design: Design) -> Option<Self> {
         let experiment = selected.experiment;
-        if experiment.open.is_empty() || !experiment.needs_runs() {
+        if experiment.open.is_empty() {
             return None;
         }
         let counts: Vec<usize> = experiment.open.iter().map(|open| open.points().len()).collect();
@@ -141,15 +141,13 @@ impl Study {
         let changes = || pairs.iter().map(|(from, to)| to - from);
         let mean = changes().sum::<f64>() / count;
         let variance = changes().map(|change| (change - mean).powi(2)).sum::<f64>() / count;
-        let ends = || pairs.iter().flat_map(|(from, to)| [*from, *to]);
-        let range =
-            ends().next().map(|_| (ends().fold(f64::INFINITY, f64::min), ends().fold(f64::NEG_INFINITY, f64::max)));
+        let ends: Vec<f64> = pairs.iter().flat_map(|(from, to)| [*from, *to]).collect();
         Effect {
             parameter: self.open()[parameter].label.clone(),
             changes: pairs.len(),
             mean_change: changes().map(f64::abs).sum::<f64>() / count,
             deviation: variance.sqrt(),
-            range,
+            range: range_of(&ends),
         }
     }
 
@@ -172,15 +170,19 @@ impl Finding {
 
     /// Returns the smallest and the largest value over all settings; `None` without any.
     pub fn range(&self) -> Option<(f64, f64)> {
-        let values = || self.outcomes.iter().filter_map(|outcome| outcome.value).chain(self.value());
-        values().next()?;
-        Some((values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max)))
+        let values: Vec<f64> = self.outcomes.iter().filter_map(|outcome| outcome.value).chain(self.value()).collect();
+        range_of(&values)
     }
 
     /// Returns the value that is judged with the plan's values.
     pub fn value(&self) -> Option<f64> {
         value_of(&self.row)
     }
+}
+
+/// Returns the smallest and the largest of `values`; `None` without any.
+fn range_of(values: &[f64]) -> Option<(f64, f64)> {
+    Stat::of(values).map(|stat| (stat.min, stat.max))
 }
 
 /// Returns the finite value that is judged.

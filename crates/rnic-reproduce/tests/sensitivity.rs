@@ -124,6 +124,7 @@ fn open_parameters_with_mistakes_are_refused() {
         read_error,
         &[
             ("why = \"Not stated.\"", "", "open[0].why: is missing; say what the paper says"),
+            ("values = [32, 128]", "values = [32, 128]\nfast = [32]", "open[0].fast: does not apply"),
             ("name = \"sound\"", "name = \"depth\"", "`depth` is defined twice"),
             ("values = [32, 128]", "values = []", "open[0].values: is ambiguous or missing"),
             ("values = [32, 128]", "values = [32, 32]", "`32` is defined twice"),

@@ -28,6 +28,9 @@ impl Experiment {
                 self.known_variant(variant).map_err(|what| (format!("axis[{index}].point.only"), what))?;
             }
         }
+        if !self.open.is_empty() && !self.needs_runs() {
+            return Err(("open".into(), "is unused: no measure reads a number from runs".into()));
+        }
         unique("open", self.open.iter().map(|open| open.name.as_str()))?;
         for (index, open) in self.open.iter().enumerate() {
             self.check_open(open).map_err(|(key, what)| (format!("open[{index}].{key}"), what))?;
@@ -57,6 +60,9 @@ impl Experiment {
                 "why".into(),
                 "is missing; say what the paper says of this parameter, and why these values fit it".into(),
             ));
+        }
+        if open.fast.is_some() {
+            return Err(("fast".into(), "does not apply to an open parameter; both sizes have all its values".into()));
         }
         let mut keys = Vec::new();
         for point in open.points() {

@@ -209,12 +209,22 @@ fn strip(stat: &Stat, judged: f64, band: Band) -> Markup {
     }
 }
 
+/// Returns the class of a verdict in the style sheet.
+pub(crate) fn verdict_class(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Inside => "inside",
+        Verdict::Outside => "outside",
+        Verdict::Unjudged(_) => "unjudged",
+        Verdict::LeftOut(_) => "left-out",
+    }
+}
+
 fn verdict(row: &Row) -> Markup {
-    let (class, reason) = match &row.verdict {
-        Verdict::Inside => ("inside", None),
-        Verdict::Outside => ("outside", row.note_on_known()),
-        Verdict::Unjudged(reason) => ("unjudged", Some(reason.clone())),
-        Verdict::LeftOut(reason) => ("left-out", Some(reason.clone())),
+    let class = verdict_class(&row.verdict);
+    let reason = match &row.verdict {
+        Verdict::Inside => None,
+        Verdict::Outside => row.note_on_known(),
+        Verdict::Unjudged(reason) | Verdict::LeftOut(reason) => Some(reason.clone()),
     };
     html! {
         span class=(format!("verdict {class}")) { (row.verdict.name()) }

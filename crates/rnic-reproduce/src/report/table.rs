@@ -41,6 +41,6 @@ pub(super) fn table(report: &Report<'_>) -> String {
 }
 
 /// Escapes vertical bars, which would end the cell.
-fn cell(text: &str) -> String {
+pub(crate) fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }

@@ -8,6 +8,7 @@ use super::table::setting;
 use super::{Design, Effect, Finding, Sensitivity, Study};
 use crate::experiment::{Axis, Band};
 use crate::judge::Verdict;
+use crate::report::verdict_class;
 use crate::work::Size;
 
 pub(super) fn page(report: &Sensitivity<'_>) -> String {
@@ -93,12 +94,7 @@ fn row(finding: &Finding) -> Markup {
 }
 
 fn outcome(setting: &str, value: Option<f64>, unit: &str, verdict: &Verdict) -> Markup {
-    let class = match verdict {
-        Verdict::Inside => "inside",
-        Verdict::Outside => "outside",
-        Verdict::Unjudged(_) => "unjudged",
-        Verdict::LeftOut(_) => "left-out",
-    };
+    let class = verdict_class(verdict);
     html! {
         tr {
             td { (setting) }
@@ -155,8 +151,8 @@ struct Scale {
 impl Scale {
     /// Returns a scale that holds all ranges, and the ends of the band that are near them.
     fn new(band: Band, base: f64, ranges: &[(&Effect, (f64, f64))]) -> Self {
-        let ends = || ranges.iter().flat_map(|(_, (least, most))| [*least, *most]).chain([base]);
-        let (mut from, mut to) = (ends().fold(f64::INFINITY, f64::min), ends().fold(f64::NEG_INFINITY, f64::max));
+        let ends = ranges.iter().map(|(_, range)| *range);
+        let (mut from, mut to) = ends.fold((base, base), |(from, to), (least, most)| (from.min(least), to.max(most)));
         let near = (to - from).max(base.abs()).max(f64::MIN_POSITIVE);
         for end in [band.min, band.max].into_iter().flatten() {
             if end > from - near && end < to + near {

@@ -6,6 +6,7 @@ use rnic_page::number::{short, with_unit};
 
 use super::{Finding, Outcome, Sensitivity};
 use crate::judge::{Row, Verdict};
+use crate::report::cell;
 use crate::work::Size;
 
 /// Text where there is none.
@@ -65,11 +66,5 @@ fn boundary(finding: &Finding, inside: usize, judged: usize) -> String {
 /// Returns the parameters that differ from the plan, with their values.
 pub(super) fn setting(outcome: &Outcome) -> String {
     let one = |(label, value): &(String, String)| format!("{label}: {value}");
-    let all: Vec<String> = outcome.setting.iter().map(one).collect();
-    if all.is_empty() { "as in the plan".to_owned() } else { all.join(", ") }
-}
-
-/// Escapes vertical bars, which would end the cell.
-fn cell(text: &str) -> String {
-    text.replace('|', "\\|")
+    outcome.setting.iter().map(one).collect::<Vec<_>>().join(", ")
 }
