@@ -110,6 +110,23 @@ fn reports_name_parameters_values_and_verdicts() {
 }
 
 #[test]
+fn a_row_that_is_left_out_is_not_judged() {
+    let text = with_open().replace("band = { min = 1.2", "fast = { skip = \"too short\" }\nband = { min = 1.2");
+    let catalogue = catalogue(&text).expect("the experiment is valid");
+    let study = study(&catalogue, Design::Each);
+    let findings = findings(&study);
+    assert_eq!(findings[0].holds(), (0, 0));
+    let report = Sensitivity {
+        studies: &[(&study, findings)],
+        size: Size::Fast,
+        command: "rnic reproduce E-1 --fast --sensitivity",
+        machine: "a machine",
+        runs: 24,
+    };
+    assert!(report.markdown().contains("| 0 of 0 | \u{2013} | not judged |"), "{}", report.markdown());
+}
+
+#[test]
 fn an_experiment_without_open_parameters_has_no_study() {
     let catalogue = catalogue(&example()).expect("the experiment is valid");
     let selected = catalogue.select(&["E-1".to_owned()]).expect("the row exists");

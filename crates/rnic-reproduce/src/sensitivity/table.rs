@@ -56,6 +56,7 @@ fn boundary(finding: &Finding, inside: usize, judged: usize) -> String {
     let outcomes = finding.outcomes.iter().filter(|outcome| outcome.verdict == wanted);
     let settings: Vec<String> = outcomes.map(setting).collect();
     match settings.as_slice() {
+        [] if judged == 0 => "not judged".to_owned(),
         [] if inside == judged => "inside with all".to_owned(),
         [] if inside == 0 => "outside with all".to_owned(),
         [] => format!("{name} none of the others"),
