@@ -35,7 +35,7 @@ pub use bitmap::{AnyRing, RingBitmap};
 pub use csig::Csig;
 pub use fairness::jain_f64;
 pub use lazy_queue::LazyQueue;
-pub use prefetch::{prefetch, prefetch_all, prefetch_at, prefetch_whole, prefetch_whole_at};
+pub use prefetch::{prefetch, prefetch_all, prefetch_at, prefetch_soon_at, prefetch_whole, prefetch_whole_at};
 pub use rng::{Probability, RandomStream, RandomStreams};
 pub use rtt::RttEstimator;
 pub use scaled::UnitError;

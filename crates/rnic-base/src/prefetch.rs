@@ -1,30 +1,24 @@
 //! Prefetching of memory before it is accessed.
 //!
-//! Data that occupies few cache lines is prefetched into the first-level cache, data that occupies many into the
-//! second-level cache: a core can have about twenty first-level prefetches outstanding, and drops further ones
-//! (measured on AMD Zen 4). Of 160 lines prefetched in sequence into the first level, most were not present
-//! microseconds later; into the second level, nearly all were. With this rule, a table of 512-byte states processes
-//! 1.6 to 1.8 times as many events per second (`cargo bench -p rnic-reproduce`), and a simulation with many connections
-//! takes 0.7 of the time.
+//! Data of later turns is prefetched into the second-level cache, data of the next event into the first: a core can
+//! have about twenty first-level prefetches outstanding, and drops further ones (measured on AMD Zen 4). Of 160 lines
+//! prefetched in sequence into the first level, most were not present microseconds later; into the second level,
+//! nearly all were. With this rule, a table of 512-byte states processes 1.6 to 1.8 times as many events per second
+//! (`cargo bench -p rnic-reproduce`), and a simulation with many connections takes 0.7 of the time.
 
 use branches::prefetch_read_data;
 
 /// Length of a cache line in bytes on most processors.
 const LINE_BYTES: usize = 64;
 
-/// Maximum number of bytes that still counts as few cache lines: queue entries and headers, of which several are
-/// prefetched at a time, are smaller; connections are larger.
-const FIRST_LEVEL_BYTES_MAX: usize = 2 * LINE_BYTES;
-
 /// Cache level, numbered as in [`prefetch_read_data`].
 const FIRST_LEVEL_CACHE: i32 = 0;
 const SECOND_LEVEL_CACHE: i32 = 1;
 
-/// Prefetches the cache line that contains the first byte of `value`, which will be accessed soon. Never blocks, and
-/// changes no state.
+/// Prefetches the cache line that contains the first byte of `value`. Never blocks, and changes no state.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
-    prefetch_read_data::<_, FIRST_LEVEL_CACHE>(value);
+    prefetch_read_data::<_, SECOND_LEVEL_CACHE>(value);
 }
 
 /// Prefetches the first cache line of element `index` of `elements`, if it exists: a prefetch of an address beyond the
@@ -36,15 +30,11 @@ pub fn prefetch_at<T>(elements: &[T], index: usize) {
     }
 }
 
-/// Prefetches all cache lines of `value`, into the second level of cache when there are many. The value itself is not
-/// read: the core does not wait for an uncached value, as it would when reading its enum variant.
+/// Prefetches all cache lines of `value`. The value itself is not read: the core does not wait for an uncached value,
+/// as it would when reading its enum variant.
 #[inline(always)]
 pub fn prefetch_whole<T>(value: &T) {
-    if size_of::<T>() > FIRST_LEVEL_BYTES_MAX {
-        prefetch_lines::<T, SECOND_LEVEL_CACHE>(core::slice::from_ref(value));
-    } else {
-        prefetch_lines::<T, FIRST_LEVEL_CACHE>(core::slice::from_ref(value));
-    }
+    prefetch_lines::<T, SECOND_LEVEL_CACHE>(core::slice::from_ref(value));
 }
 
 /// Prefetches all cache lines of element `index` of `elements`, if it exists.
@@ -55,7 +45,16 @@ pub fn prefetch_whole_at<T>(elements: &[T], index: usize) {
     }
 }
 
-/// Prefetches all cache lines of `values` into the second level of cache: for callers that prefetch many in sequence.
+/// Prefetches all cache lines of element `index` of `elements`, if it exists, into the first level of cache: for few
+/// lines that the next event reads.
+#[inline(always)]
+pub fn prefetch_soon_at<T>(elements: &[T], index: usize) {
+    if let Some(value) = elements.get(index) {
+        prefetch_lines::<T, FIRST_LEVEL_CACHE>(core::slice::from_ref(value));
+    }
+}
+
+/// Prefetches all cache lines of `values`.
 #[inline(always)]
 pub fn prefetch_all<T>(values: &[T]) {
     prefetch_lines::<T, SECOND_LEVEL_CACHE>(values);

@@ -90,6 +90,12 @@ impl Cq {
         count
     }
 
+    /// Prefetches the next completion.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        self.entries.prefetch();
+    }
+
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Completion> {
         self.entries.pop()

@@ -5,6 +5,7 @@ pub(crate) mod windows;
 
 use bitflags::bitflags;
 use rnic_base::limits::{MEMORY_REGIONS_MAX, MEMORY_WINDOWS_MAX};
+use rnic_base::prefetch_at;
 use rnic_wire::Qpn;
 
 use crate::PdId;
@@ -208,6 +209,13 @@ impl MrTable {
             return self.windows.invalidate(pd, qpn, key);
         }
         self.deregister(Key(key)).map(|_| ()).map_err(|_| Refused)
+    }
+
+    /// Prefetches the first regions, and where their keys are found.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        prefetch_at(&self.slots, 0);
+        self.index.prefetch();
     }
 
     #[inline(always)]

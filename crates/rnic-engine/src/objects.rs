@@ -10,6 +10,7 @@ mod receives;
 use std::collections::VecDeque;
 
 use rnic_base::limits::QUEUES_MAX;
+use rnic_base::prefetch_at;
 
 use crate::PdId;
 use crate::cq::Cq;
@@ -35,6 +36,21 @@ pub struct Objects {
 impl Objects {
     pub(crate) fn new(secret: u64) -> Self {
         Self { mrs: MrTable::new(secret), cqs: Vec::new(), srqs: Vec::new(), pds: Vec::new(), events: VecDeque::new() }
+    }
+
+    /// Prefetches the first memory regions and the first completion queue.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        self.mrs.prefetch();
+        prefetch_at(&self.cqs, 0);
+    }
+
+    /// Prefetches the next completion of that queue; the step after [`Self::prefetch`].
+    #[inline]
+    pub(crate) fn prefetch_indirect(&self) {
+        if let Some(Some(cq)) = self.cqs.first() {
+            cq.prefetch();
+        }
     }
 
     /// Creates a protection domain.

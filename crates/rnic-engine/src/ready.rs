@@ -77,15 +77,18 @@ impl Ready {
         !self.falcon.is_empty() || !self.with_credit.is_empty()
     }
 
-    /// Returns the next few Falcon queue pairs that can send.
+    /// Returns the next few queue pairs that can send.
     #[inline]
-    pub(crate) fn falcon_senders(&self) -> impl Iterator<Item = u32> {
-        (0..SENDERS_MAX).map_while(|index| self.falcon.get(index)).map(slot_of)
+    pub(crate) fn senders(&self) -> impl Iterator<Item = u32> {
+        let rings = [&self.requesters, &self.responders, &self.falcon];
+        rings.into_iter().flat_map(|ring| (0..SENDERS_MAX).map_while(|index| ring.get(index)).map(slot_of))
     }
 
-    /// Prefetches the front of the ring of Falcon queue pairs.
+    /// Prefetches the fronts of the rings.
     #[inline]
-    pub(crate) fn prefetch_falcon(&self) {
+    pub(crate) fn prefetch(&self) {
+        self.requesters.prefetch();
+        self.responders.prefetch();
         self.falcon.prefetch();
     }
 

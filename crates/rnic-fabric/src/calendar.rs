@@ -69,6 +69,24 @@ impl EventCalendar {
         first as u32..(first + NODES_PER_BLOCK).min(self.next.len()) as u32
     }
 
+    /// Appends the nodes that have an event before `horizon` to `active`, in order.
+    pub(crate) fn collect_active(&self, horizon: Time, active: &mut Vec<u32>) {
+        for block in 0..self.blocks.len() {
+            active.extend(self.nodes_of(block, horizon).filter(|node| self.next_of(*node) < horizon));
+        }
+    }
+
+    /// Recomputes the minimum of each block in which one of `nodes`, which have run, is; they are in order.
+    pub(crate) fn settle_all(&mut self, nodes: &[u32]) {
+        let mut last = None;
+        for node in nodes {
+            let block = *node as usize / NODES_PER_BLOCK;
+            if last.replace(block) != Some(block) {
+                self.settle(block);
+            }
+        }
+    }
+
     /// Recomputes the minimum of `block` after nodes of it have run.
     #[inline]
     pub(crate) fn settle(&mut self, block: usize) {
@@ -97,5 +115,20 @@ mod tests {
         calendar.settle(2);
         assert_eq!(calendar.earliest(), Time::from_us(20));
         assert_eq!(calendar.nodes_of(3, NEVER), 0..0, "no node of the block has an event");
+    }
+
+    #[test]
+    fn the_active_nodes_are_those_with_events_before_the_horizon() {
+        let mut calendar = EventCalendar::new(200);
+        for (node, us) in [(199, 4), (5, 3), (63, 2), (64, 9), (6, 5)] {
+            calendar.lower(node, Time::from_us(us));
+        }
+        let mut active = Vec::new();
+        calendar.collect_active(Time::from_us(5), &mut active);
+        assert_eq!(active, [5, 63, 199]);
+        active.iter().for_each(|node| calendar.set(*node, NEVER));
+        calendar.settle_all(&active);
+        assert_eq!(calendar.earliest(), Time::from_us(5), "of node 6, in a block that has run");
+        assert_eq!(calendar.nodes_of(3, NEVER), 0..0);
     }
 }

@@ -4,7 +4,7 @@
 //! memory, and so are the arrival times of their first entries: a node finds its next arrival by reading one or two
 //! cache lines.
 
-use rnic_base::{Duration, Time, prefetch_at};
+use rnic_base::{Duration, Time, prefetch_all, prefetch_at, prefetch_soon_at};
 
 use crate::calendar::EventCalendar;
 use crate::entry::{CLASS_SHIFT, Entry, NO_PACKET};
@@ -145,24 +145,32 @@ impl Links {
         prefetch_at(&self.heads, ring as usize / GROUP);
     }
 
-    /// Prefetches the state of several adjacent rings.
+    /// Prefetches the first arrivals at the ports of a switch, as [`Self::heads`] returns them.
     #[inline]
-    pub(crate) fn prefetch_rings(&self, rings: core::ops::Range<u32>) {
-        rings.step_by(2).for_each(|ring| self.prefetch_ring(ring));
+    pub(crate) fn prefetch_heads(&self, first: u32, groups: usize) {
+        prefetch_all(self.heads(first, groups));
     }
 
-    /// Prefetches the first `max_count` entries of `ring`.
+    /// Prefetches the first entries of `ring`, at most `max_count`.
     #[inline]
     pub(crate) fn prefetch_first(&self, ring: u32, max_count: u32) {
         let ring = &self.rings[ring as usize];
-        (0..max_count).for_each(|offset| prefetch_at(&ring.slots, ring.slot_index(ring.head.wrapping_add(offset))));
+        let count = max_count.min(ring.len());
+        (0..count).for_each(|offset| prefetch_at(&ring.slots, ring.slot_index(ring.head.wrapping_add(offset))));
+    }
+
+    /// Prefetches the slot of the next entry of `ring`.
+    #[inline]
+    pub(crate) fn prefetch_last(&self, ring: u32) {
+        let ring = &self.rings[ring as usize];
+        prefetch_at(&ring.slots, ring.slot_index(ring.tail));
     }
 
     /// Prefetches the first entry of `ring`, which is needed next.
     #[inline]
     pub(crate) fn prefetch(&self, ring: u32) {
         let ring = &self.rings[ring as usize];
-        prefetch_at(&ring.slots, ring.slot_index(ring.head));
+        prefetch_soon_at(&ring.slots, ring.slot_index(ring.head));
     }
 
     /// Removes the first entry of `ring`, which must not be empty, and returns it.
@@ -211,6 +219,44 @@ impl Links {
     /// Returns the number of entries in flight.
     pub(crate) fn len(&self) -> usize {
         self.rings.iter().map(|ring| ring.len() as usize).sum()
+    }
+}
+
+/// The smallest of the keys of many groups, found again after one of them has changed: by the smallest of each of a few
+/// runs of groups.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Least {
+    of_runs: [Key; GROUP],
+    /// Number of groups in a run.
+    run: usize,
+    runs: usize,
+}
+
+impl Least {
+    #[inline]
+    pub(crate) fn new(keys: &[[Key; GROUP]]) -> Self {
+        let run = keys.len().div_ceil(GROUP);
+        let mut of_runs = [Key::NEVER; GROUP];
+        let mut runs = 0;
+        for (keys, of_run) in keys.chunks(run).zip(&mut of_runs) {
+            *of_run = least(keys);
+            runs += 1;
+        }
+        Self { of_runs, run, runs }
+    }
+
+    /// Returns the smallest key.
+    #[inline]
+    pub(crate) fn get(&self) -> Key {
+        self.of_runs[..self.runs].iter().copied().fold(Key::NEVER, Key::min)
+    }
+
+    /// Takes into account that the key of `port` has changed.
+    #[inline]
+    pub(crate) fn update(&mut self, keys: &[[Key; GROUP]], port: usize) {
+        let run = if self.run == 1 { port / GROUP } else { port / GROUP / self.run };
+        let first = run * self.run;
+        self.of_runs[run] = least(&keys[first..keys.len().min(first + self.run)]);
     }
 }
 
@@ -320,6 +366,25 @@ mod tests {
         assert_eq!(calendar.next_of(0), Time::from_ns(10));
         let order: Vec<u64> = (0..5).map(|_| links.pop(1).identity).collect();
         assert_eq!(order, [4, 2, 5, 1, 3]);
+    }
+
+    /// As keys change one at a time, with up to 1,024 ports, the least one is found without a search of all.
+    #[test]
+    fn the_least_of_many_groups_follows_each_change() {
+        let mut random = rnic_base::RandomStreams::new(5).stream("keys");
+        for ports in [3usize, 8, 9, 64, 65, 200, 1_024] {
+            let mut keys = vec![[Key::NEVER; GROUP]; ports.div_ceil(GROUP)];
+            let mut known = Least::new(&keys);
+            for _ in 0..2_000 {
+                let port = random.below(ports as u64) as usize;
+                let is_empty = random.below(3) == 0;
+                let key = if is_empty { Key::NEVER } else { Key::new(Time::from_ns(random.below(50)), port) };
+                keys[port / GROUP][port % GROUP] = key;
+                known.update(&keys, port);
+                assert_eq!(known.get(), least(&keys), "{ports} ports");
+                assert_eq!(known.get(), Least::new(&keys).get(), "{ports} ports");
+            }
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! reused, last freed first, so that few packets in flight use little memory. The slot of a packet does not influence
 //! the simulation.
 
-use rnic_base::{Csig, Duration, Psn, Psn32, prefetch_at, prefetch_whole_at};
+use rnic_base::{Csig, Duration, Psn, Psn32, prefetch_at, prefetch_soon_at, prefetch_whole_at};
 use rnic_wire::falcon::{self, FlowLabel};
 use rnic_wire::scr::{Body, Message, ProbePath};
 use rnic_wire::{Format, Headers, Packet, PacketFlags, Qpn};
@@ -253,7 +253,14 @@ impl<L: StoredHeaders> Slab<L> {
         &mut self.ends[index as usize]
     }
 
-    /// Prefetches the headers at `index`, which are needed soon. Any index is allowed.
+    /// Prefetches the headers at `index` for the next event. Any index is allowed.
+    #[inline]
+    pub(crate) fn prefetch_soon(&self, index: u32) {
+        prefetch_soon_at(&self.headers, index as usize);
+        prefetch_soon_at(&self.ends, index as usize);
+    }
+
+    /// Prefetches the headers at `index` for a later turn. Any index is allowed.
     #[inline]
     pub(crate) fn prefetch(&self, index: u32) {
         prefetch_whole_at(&self.headers, index as usize);

@@ -189,6 +189,22 @@ impl Port {
         slow.map_or(self.rare.rate, |slow| slow.min(self.rare.rate))
     }
 
+    /// Prefetches the ring of the link on which this port sends; the ring must be of the same part of the network.
+    #[inline]
+    pub(crate) fn prefetch_ring(&self, network: &Network) {
+        if self.end.part == network.part() {
+            network.links.prefetch_ring(self.end.ring);
+        }
+    }
+
+    /// Prefetches where the next packet on the link is stored; the step after [`Self::prefetch_ring`].
+    #[inline]
+    pub(crate) fn prefetch_tail(&self, network: &Network) {
+        if self.end.part == network.part() {
+            network.links.prefetch_last(self.end.ring);
+        }
+    }
+
     #[inline]
     fn count_packet(&mut self) {
         self.packets = self.packets.wrapping_add(1);

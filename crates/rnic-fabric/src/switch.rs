@@ -21,7 +21,7 @@ use rnic_engine::ClassShares;
 
 use crate::calendar::NEVER;
 use crate::entry::{Entry, Flags};
-use crate::link::{GROUP, Key, least};
+use crate::link::{GROUP, Key, Least, least};
 use crate::network::Network;
 use crate::port::Port;
 use crate::route::Route;
@@ -38,7 +38,7 @@ use classes::Classes;
 use csig::Stamp;
 pub(crate) use csig::TAG_LEN;
 use ecn::Marker;
-pub(crate) use prefetch::STEPS;
+pub(crate) use prefetch::PortHints;
 use queues::Queues;
 use trimming::{Trimming, trim};
 
@@ -215,7 +215,9 @@ impl Switch {
     fn turn<const CLASSES: bool>(&mut self, horizon: Time, network: &mut Network) {
         let end = Key::new(horizon, 0);
         let mut events = 0;
-        let mut arrival = least(network.links.heads(self.first_ring, self.wakes.len()));
+        let groups = self.wakes.len();
+        let mut arrivals = Least::new(network.links.heads(self.first_ring, groups));
+        let mut arrival = arrivals.get();
         loop {
             if arrival.time() <= self.next_wake.time() {
                 if arrival >= end {
@@ -224,7 +226,8 @@ impl Switch {
                 let entry = network.links.pop(self.first_ring + arrival.port() as u32);
                 // The next arrival is already known, because transmissions do not change what arrives here before the
                 // horizon.
-                let next = least(network.links.heads(self.first_ring, self.wakes.len()));
+                arrivals.update(network.links.heads(self.first_ring, groups), arrival.port());
+                let next = arrivals.get();
                 if next < end {
                     network.links.prefetch(self.first_ring + next.port() as u32);
                 }

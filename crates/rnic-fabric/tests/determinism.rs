@@ -53,8 +53,9 @@ fn bytes_on_the_wire_change_nothing() {
     }
 }
 
-/// With many Falcon connections, nodes are prefetched before their turn, in forward order only: no result may depend
-/// on it. Tested with two kinds of switches, with and without paced queue pairs.
+/// With many connections or links, nodes are prefetched before their turn, in forward order only: no result may depend
+/// on it. Tested with both families of transports, two kinds of switches, with and without paced queue pairs, and in a
+/// network of 2000 hosts.
 #[test]
 fn prefetching_changes_no_result() {
     let falcon = ("transport", r#"{ name = "falcon" }"#);
@@ -63,7 +64,14 @@ fn prefetching_changes_no_result() {
     let incast = r#"{ kind = "closed-loop", op = "write", message = "16KB", clients = 5, from = 1, to = 0,
         queue_pairs = 200, jitter = "300us", duration = "500us" }"#;
     let shared = ("switch", r#"{ model = "shared-buffer", buffer = "300KB", alpha = "1/2" }"#);
+    let irn = ("transport", r#"{ name = "irn", cap_packets = "bdp", rto_high = "auto" }"#);
+    let large = ("topology", r#"{ kind = "fat-tree", k = 20 }"#);
+    let short = ("workload", r#"{ kind = "permutation", bytes = "20KB" }"#);
+    let small_buffers = ("switch", r#"{ model = "input-queued", buffer = "20KB" }"#);
     let cases = [
+        (TREE, vec![irn, many_connections, FAULTS]),
+        (TREE, vec![irn, large, short, small_buffers]),
+        (TREE, vec![falcon, large, short, small_buffers]),
         (TREE, vec![falcon, many_connections]),
         (TREE, vec![falcon, many_connections, FAULTS]),
         (TREE, vec![falcon, many_connections, shared]),

@@ -9,7 +9,7 @@ use rnic_wire::Qpn;
 
 use super::Engine;
 use crate::core::Core;
-use crate::qp::{ProtocolState, Qp};
+use crate::qp::ProtocolState;
 
 /// Number of steps of [`Engine::prefetch`]: each step reads the data that the previous step has prefetched.
 pub const PREFETCH_STEPS: u32 = 8;
@@ -48,7 +48,7 @@ impl Hints {
 
 impl Engine {
     /// Executes step `step`, of [`PREFETCH_STEPS`] in all, of prefetching the state for packets that will be received
-    /// or sent before `horizon`. The queue pairs `destinations` are those for which Falcon packets are known to arrive.
+    /// or sent before `horizon`. The queue pairs `destinations` are those for which packets are known to arrive.
     #[inline]
     pub fn prefetch(&self, step: u32, horizon: Time, destinations: impl Iterator<Item = Qpn>, hints: &mut Hints) {
         match step {
@@ -56,14 +56,19 @@ impl Engine {
             1 => {
                 self.qps.prefetch_pages();
                 self.core.timers.prefetch();
-                if let Some(nic) = &self.falcon {
-                    nic.prefetch();
+                match &self.falcon {
+                    Some(nic) => nic.prefetch(),
+                    None => self.core.objects.prefetch(),
                 }
             }
             2 => {
-                if let Some(nic) = &self.falcon {
-                    self.core.ready.prefetch_falcon();
-                    nic.prefetch_indirect();
+                self.core.ready.prefetch();
+                match &self.falcon {
+                    Some(nic) => nic.prefetch_indirect(),
+                    None => {
+                        self.core.control.prefetch();
+                        self.core.objects.prefetch_indirect();
+                    }
                 }
             }
             3 => {
@@ -79,10 +84,15 @@ impl Engine {
                 hints.slots().iter().for_each(|slot| self.qps.prefetch_slot(*slot));
             }
             _ => {
-                let Some(nic) = &self.falcon else { return };
-                for slot in hints.slots() {
-                    if let Some(Qp { verbs, protocol: ProtocolState::Falcon(end) }) = self.qps.at(*slot) {
-                        end.prefetch(step - FIRST_QP_STEP - 1, verbs, nic);
+                let step = step - FIRST_QP_STEP - 1;
+                if step > 0 && self.falcon.is_none() {
+                    return;
+                }
+                for qp in hints.slots().iter().filter_map(|slot| self.qps.at(*slot)) {
+                    match (&qp.protocol, &self.falcon) {
+                        (ProtocolState::Falcon(end), Some(nic)) => end.prefetch(step, &qp.verbs, nic),
+                        (ProtocolState::Roce(_), _) if step == 0 => qp.verbs.send.queue.prefetch(),
+                        _ => {}
                     }
                 }
             }
@@ -106,13 +116,12 @@ impl Engine {
         self.qps.prefetch();
     }
 
-    /// Returns the slots of the Falcon queue pairs that are known to send or to have a timeout before `horizon`: the
-    /// next few of those that can send, of those with a timeout, and of those with a paced packet.
+    /// Returns the slots of the queue pairs that are known to send or to have a timeout before `horizon`: the next few
+    /// of those that can send, of those with a timeout, and of those with a paced packet.
     fn expected_until(&self, horizon: Time) -> impl Iterator<Item = u32> {
-        let (nics, Core { ready, timers, .. }) = (self.falcon.iter(), &self.core);
-        nics.flat_map(move |nic| {
-            ready.falcon_senders().chain(timers.first_due_before(horizon)).chain(nic.first_due_before(horizon))
-        })
+        let Core { ready, timers, .. } = &self.core;
+        let paced = self.falcon.iter().flat_map(move |nic| nic.first_due_before(horizon));
+        ready.senders().chain(timers.first_due_before(horizon)).chain(paced)
     }
 }
 

@@ -45,7 +45,7 @@ pub(super) struct Plain;
 impl HostModel for Plain {
     #[inline(always)]
     fn prefetch_ahead(host: &Host, network: &Network) {
-        network.packets.prefetch(network.links.first_packet(host.ring));
+        network.packets.prefetch_soon(network.links.first_packet(host.ring));
     }
 
     #[inline(always)]

@@ -46,7 +46,7 @@ pub(super) struct WithFalcon;
 impl HostModel for WithFalcon {
     #[inline(always)]
     fn prefetch_ahead(host: &Host, network: &Network) {
-        network.falcon_packets.prefetch(network.links.first_packet(host.ring));
+        network.falcon_packets.prefetch_soon(network.links.first_packet(host.ring));
     }
 
     #[inline(always)]

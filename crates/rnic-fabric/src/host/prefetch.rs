@@ -1,4 +1,4 @@
-//! Prefetches the data that a Falcon host will need, while other hosts have their scheduling turns.
+//! Prefetches the data that a host will need, while other hosts have their scheduling turns.
 //!
 //! In a window of time each host in turn processes a few packets. By the next turn of a host, its state has been
 //! evicted from the first-level cache, and with many connections from all caches. There are nine dependent memory
@@ -31,11 +31,21 @@ impl Host {
     pub(crate) fn prefetch_ahead(&self, turns: u32, horizon: Time, network: &Network, expected: &mut Hints) {
         match turns {
             STEPS => return self.prefetch(),
-            8 => network.links.prefetch_ring(self.ring),
-            7 => network.links.prefetch_first(self.ring, ARRIVING_PACKETS_MAX),
+            8 => {
+                network.links.prefetch_ring(self.ring);
+                self.port.prefetch_ring(network);
+            }
+            7 => {
+                network.links.prefetch_first(self.ring, ARRIVING_PACKETS_MAX);
+                self.port.prefetch_tail(network);
+            }
             6 => {
-                let arriving = network.links.packets_until(self.ring, horizon, ARRIVING_PACKETS_MAX);
-                arriving.for_each(|entry| network.falcon_packets.prefetch(entry.packet));
+                for entry in network.links.packets_until(self.ring, horizon, ARRIVING_PACKETS_MAX) {
+                    match entry.has(Flags::FALCON) {
+                        true => network.falcon_packets.prefetch(entry.packet),
+                        false => network.packets.prefetch(entry.packet),
+                    }
+                }
             }
             _ => {}
         }
@@ -45,8 +55,10 @@ impl Host {
     /// Returns the queue pairs of the arriving packets.
     fn receivers(&self, horizon: Time, network: &Network) -> impl Iterator<Item = Qpn> {
         let arriving = network.links.packets_until(self.ring, horizon, ARRIVING_PACKETS_MAX);
-        let arriving = arriving.filter(|entry| entry.has(Flags::FALCON));
-        arriving.map(|entry| Qpn::new(network.falcon_packets.headers(entry.packet).cid.get()))
+        arriving.filter(|entry| !entry.is_for_nic()).map(|entry| match entry.has(Flags::FALCON) {
+            true => Qpn::new(network.falcon_packets.headers(entry.packet).cid.get()),
+            false => network.packets.headers(entry.packet).dest_qpn,
+        })
     }
 
     #[inline]

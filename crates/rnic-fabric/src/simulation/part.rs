@@ -7,7 +7,7 @@ use rnic_engine::Hints;
 use super::NodeOrder;
 use crate::host::{self, FlowEvent, Host};
 use crate::network::Network;
-use crate::switch::{self, Switch};
+use crate::switch::{PortHints, Switch};
 
 /// A partition of the network for parallel simulation; a [`PartRunner`](super::PartRunner) advances all partitions, one
 /// time window after another.
@@ -20,8 +20,10 @@ pub struct Part {
     pub(super) flow_events: Vec<FlowEvent>,
     /// The window to run; `None` when it has been run.
     window: Option<Window>,
-    /// Prefetch hints of the next hosts, by host number modulo [`HINT_SLOTS`].
-    hints: [Hints; HINT_SLOTS],
+    /// Nodes with events in a window that prefetches, in order.
+    active: Vec<u32>,
+    /// Prefetch hints of the next nodes, by their position in `active` modulo [`HINT_SLOTS`].
+    hints: [(Hints, PortHints); HINT_SLOTS],
 }
 
 /// A window of time, and the order in which nodes run in it.
@@ -29,15 +31,23 @@ pub struct Part {
 pub(super) struct Window {
     /// End of the window: events before this time are processed.
     pub(super) horizon: Time,
-    /// True when there are so many connections that their state is no longer cached when a host is simulated again, so
-    /// that it is prefetched.
+    /// True when there is so much state that a node's is no longer cached when the node is simulated again, so that it
+    /// is prefetched.
     pub(super) prefetches: bool,
     pub(super) order: NodeOrder,
 }
 
 impl Part {
     pub(super) fn new(hosts: Vec<Host>, switches: Vec<Switch>, network: Network) -> Self {
-        Self { hosts, switches, network, flow_events: Vec::new(), window: None, hints: Default::default() }
+        Self {
+            hosts,
+            switches,
+            network,
+            flow_events: Vec::new(),
+            window: None,
+            active: Vec::new(),
+            hints: Default::default(),
+        }
     }
 
     /// Sets the next window to run.
@@ -53,47 +63,56 @@ impl Part {
     /// Processes all events in the time window that has been set; does nothing without one.
     pub fn run(&mut self) {
         let Some(window) = self.window.take() else { return };
-        let Window { horizon, prefetches, order } = window;
         self.network.insert_received();
-        if prefetches {
-            (0..host::STEPS).for_each(|turn| self.prefetch_ahead(turn, horizon));
-        }
         let blocks = 0..self.network.calendar.block_count();
-        match order {
+        match window.order {
+            NodeOrder::Forward if window.prefetches => self.run_prefetched(window.horizon),
             NodeOrder::Forward => blocks.for_each(|block| self.run_block(block, window)),
             NodeOrder::Backward => blocks.rev().for_each(|block| self.run_block(block, window)),
         }
     }
 
-    fn run_block(&mut self, block: usize, Window { horizon, prefetches, order }: Window) {
+    fn run_block(&mut self, block: usize, Window { horizon, order, .. }: Window) {
         let nodes = self.network.calendar.nodes_of(block, horizon);
         if nodes.is_empty() {
             return;
         }
         match order {
-            NodeOrder::Forward if prefetches => nodes.for_each(|node| {
-                self.prefetch_ahead(node + host::STEPS, horizon);
-                self.run_node(node, horizon);
-            }),
             NodeOrder::Forward => nodes.for_each(|node| self.run_node(node, horizon)),
             NodeOrder::Backward => nodes.rev().for_each(|node| self.run_node(node, horizon)),
         }
         self.network.calendar.settle(block);
     }
 
-    /// Prefetches the state of the nodes that are simulated next. Number 0 is [`host::STEPS`] nodes before the first
-    /// node.
-    fn prefetch_ahead(&mut self, turn: u32, horizon: Time) {
-        let node = |steps: u32| (turn + steps).checked_sub(host::STEPS).map(|node| node as usize);
-        for (steps, index) in (1..=host::STEPS).filter_map(|steps| Some((steps, node(steps)?))) {
-            if let Some(host) = self.hosts.get(index) {
-                let hints = &mut self.hints[index % HINT_SLOTS];
-                host.prefetch_ahead(steps, horizon, &self.network, hints);
-            }
+    /// Runs the nodes, and prefetches in each turn for those that follow. Which nodes have events is known at the start
+    /// of the window, because what they send arrives after it.
+    fn run_prefetched(&mut self, horizon: Time) {
+        let mut active = core::mem::take(&mut self.active);
+        active.clear();
+        self.network.calendar.collect_active(horizon, &mut active);
+        (0..host::STEPS as usize).for_each(|turn| self.prefetch_ahead(&active, turn, horizon));
+        for (turn, node) in active.iter().enumerate() {
+            self.prefetch_ahead(&active, turn + host::STEPS as usize, horizon);
+            self.run_node(*node, horizon);
         }
-        for (steps, index) in (1..=switch::STEPS).filter_map(|steps| Some((steps, node(steps)?))) {
-            if let Some(switch) = index.checked_sub(self.hosts.len()).and_then(|index| self.switches.get(index)) {
-                switch.prefetch_ahead(steps, &self.network);
+        self.network.calendar.settle_all(&active);
+        self.active = active;
+    }
+
+    /// Prefetches the state of the nodes that are simulated next. Number 0 is [`host::STEPS`] turns before the first
+    /// node.
+    #[inline]
+    fn prefetch_ahead(&mut self, active: &[u32], turn: usize, horizon: Time) {
+        let first = (turn + 1).saturating_sub(host::STEPS as usize);
+        for (position, node) in (first..=turn).zip(active.get(first..active.len().min(turn + 1)).unwrap_or_default()) {
+            let steps = (host::STEPS as usize + position - turn) as u32;
+            let (node, (hints, ports)) = (*node as usize, &mut self.hints[position % HINT_SLOTS]);
+            match self.hosts.get(node) {
+                Some(host) => host.prefetch_ahead(steps, horizon, &self.network, hints),
+                None => {
+                    let switch = &self.switches[node - self.hosts.len()];
+                    switch.prefetch_ahead(steps, horizon, &self.network, ports);
+                }
             }
         }
     }
@@ -116,7 +135,7 @@ impl Part {
     }
 }
 
-/// Number of hosts with prefetch hints: more than the number of prefetch steps of a host.
+/// Number of nodes with prefetch hints: more than the number of prefetch steps of a host.
 const HINT_SLOTS: usize = 16;
 
 const _: () = assert!(HINT_SLOTS > host::STEPS as usize);

@@ -12,6 +12,8 @@
 //! A packet occupies its buffer from the arrival of its last bit until its transmission starts; a packet that can be
 //! sent immediately occupies no buffer.
 
+use rnic_base::prefetch_at;
+
 use super::{BufferPlan, SwitchPlan};
 
 /// The buffers of a switch.
@@ -89,6 +91,12 @@ impl Admission {
 
     pub(super) fn per_input(ports: usize, capacity: u64, pfc: Option<Pfc>) -> Self {
         Self { model: Model::PerInput { capacity }, pfc, inputs: vec![Input::default(); ports] }
+    }
+
+    /// Prefetches the state of `input`.
+    #[inline]
+    pub(super) fn prefetch(&self, input: usize) {
+        prefetch_at(&self.inputs, input);
     }
 
     /// Creates the buffers of the shared-buffer model; `capacity` includes the headroom of all ports.

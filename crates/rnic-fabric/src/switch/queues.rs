@@ -5,7 +5,7 @@
 //! that are scheduled using round-robin". As there, an input may feed several outputs at the same time: its buffer is
 //! limited, but not the bandwidth of its memory. With one source per output, the structure is a plain output queue.
 
-use rnic_base::{Time, prefetch_all, prefetch_at, prefetch_whole_at};
+use rnic_base::{Time, prefetch_all, prefetch_at, prefetch_soon_at, prefetch_whole_at};
 
 use crate::entry::{Entry, Flags};
 
@@ -17,11 +17,10 @@ pub(super) struct Queues {
     free: u32,
     /// `lists[output * sources + source]`.
     lists: Vec<List>,
-    /// One bit for every source of an output, set when the source has packets: `words` machine words per output.
-    waiting: Vec<u64>,
     outputs: Vec<Output>,
-    /// For each output, the packet that it sends next.
-    upcoming: Vec<NextPacket>,
+    /// With more than 64 sources: one bit for every source of an output, set when the source has packets, `words`
+    /// machine words per output. With fewer, the word is in the output.
+    waiting: Vec<u64>,
     sources: usize,
     words: usize,
 }
@@ -36,7 +35,7 @@ struct QueueChunk {
 }
 
 /// Source and chunk of the packet that an output sends next, when packets wait.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 struct NextPacket {
     source: u32,
     chunk: u32,
@@ -59,8 +58,9 @@ struct List {
     tail_position: u16,
 }
 
-/// Totals over the queues of an output.
+/// Totals over the queues of an output, in one cache line.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
 pub(super) struct Output {
     pub(super) bytes: u64,
     pub(super) packets: u32,
@@ -70,7 +70,13 @@ pub(super) struct Output {
     last_change: Time,
     /// Integral of the depth over time, in bytes times picoseconds.
     pub(super) byte_time: u128,
+    /// One bit for each source that has packets, with at most 64 sources.
+    waiting: u64,
+    /// The packet that the output sends next.
+    upcoming: NextPacket,
 }
+
+const _: () = assert!(size_of::<Output>() == 64);
 
 const NO_CHUNK: u32 = u32::MAX;
 
@@ -83,9 +89,8 @@ impl Queues {
             pool: Vec::new(),
             free: NO_CHUNK,
             lists: vec![List { head: NO_CHUNK, tail: NO_CHUNK, head_position: 0, tail_position: 0 }; ports * sources],
-            waiting: vec![0; ports * words],
             outputs: vec![Output::default(); ports],
-            upcoming: vec![NextPacket { source: 0, chunk: NO_CHUNK }; ports],
+            waiting: if words > 1 { vec![0; ports * words] } else { Vec::new() },
             sources,
             words,
         }
@@ -126,7 +131,7 @@ impl Queues {
         let (chunk, position) = if head != NO_CHUNK && usize::from(tail_position) < CHUNK_ENTRIES {
             (tail, usize::from(tail_position))
         } else {
-            self.waiting[output * self.words + source / 64] |= 1 << (source % 64);
+            *self.waiting_mut(output, source) |= 1 << (source % 64);
             let chunk = self.append_chunk(list);
             if head == NO_CHUNK {
                 self.update_next_source(output, source, chunk);
@@ -146,7 +151,7 @@ impl Queues {
     #[inline]
     pub(super) fn pop(&mut self, now: Time, output: usize) -> Entry {
         assert!(!self.is_empty(output), "no packet waits for output {output}");
-        let source = self.upcoming[output].source as usize;
+        let source = self.outputs[output].upcoming.source as usize;
         let list = &mut self.lists[output * self.sources + source];
         let entry = self.pool[list.head as usize].entries[usize::from(list.head_position)];
         list.head_position += 1;
@@ -158,7 +163,7 @@ impl Queues {
             self.pool[used as usize].next = self.free;
             self.free = used;
             if is_last {
-                self.waiting[output * self.words + source / 64] &= !(1 << (source % 64));
+                *self.waiting_mut(output, source) &= !(1 << (source % 64));
             }
         }
         let state = &mut self.outputs[output];
@@ -179,7 +184,7 @@ impl Queues {
             let turn = source + self.sources - 1 - last_served as usize;
             if turn < self.sources { turn } else { turn - self.sources }
         };
-        let upcoming = &mut self.upcoming[output];
+        let upcoming = &mut self.outputs[output].upcoming;
         if packets == 1 || after_last(source) < after_last(upcoming.source as usize) {
             *upcoming = NextPacket { source: source as u32, chunk };
         }
@@ -194,16 +199,21 @@ impl Queues {
         }
         let source = self.next_source(output);
         let chunk = self.lists[output * self.sources + source].head;
-        prefetch_whole_at(&self.pool, chunk as usize);
-        self.upcoming[output] = NextPacket { source: source as u32, chunk };
+        prefetch_soon_at(&self.pool, chunk as usize);
+        self.outputs[output].upcoming = NextPacket { source: source as u32, chunk };
     }
 
-    /// Prefetches the state that determines which packet each output sends next.
+    /// Prefetches the state that determines which packet `output` sends next.
     #[inline]
-    pub(super) fn prefetch(&self) {
-        (0..self.upcoming.len()).step_by(8).for_each(|output| prefetch_at(&self.upcoming, output));
-        (0..self.outputs.len()).for_each(|output| prefetch_at(&self.outputs, output));
-        (0..self.waiting.len()).step_by(8).for_each(|word| prefetch_at(&self.waiting, word));
+    pub(super) fn prefetch_output(&self, output: usize) {
+        prefetch_at(&self.outputs, output);
+    }
+
+    /// Prefetches the queue of packets from `input` to `output`.
+    #[inline]
+    pub(super) fn prefetch_list(&self, output: usize, input: usize) {
+        let source = if self.sources == 1 { 0 } else { input };
+        prefetch_at(&self.lists, output * self.sources + source);
     }
 
     /// Prefetches the depths of all outputs.
@@ -211,24 +221,34 @@ impl Queues {
         prefetch_all(&self.outputs);
     }
 
-    /// Prefetches the packets that outputs send next, after [`Queues::prefetch`].
+    /// Prefetches the packet that `output` sends next, after [`Queues::prefetch_output`].
     #[inline]
-    pub(super) fn prefetch_upcoming(&self) {
-        self.upcoming.iter().for_each(|upcoming| prefetch_whole_at(&self.pool, upcoming.chunk as usize));
+    pub(super) fn prefetch_first(&self, output: usize) {
+        prefetch_whole_at(&self.pool, self.outputs[output].upcoming.chunk as usize);
     }
 
     /// Returns the first source with packets after the one served last, in round-robin order.
     #[inline]
     fn next_source(&self, output: usize) -> usize {
-        let waiting = &self.waiting[output * self.words..(output + 1) * self.words];
-        let start = self.outputs[output].last_served as usize + 1;
-        if let [word] = waiting {
-            let later = if start < 64 { *word >> start << start } else { 0 };
-            return if later != 0 { later } else { *word }.trailing_zeros() as usize;
+        let Output { last_served, waiting: word, .. } = self.outputs[output];
+        let start = last_served as usize + 1;
+        if self.words == 1 {
+            let later = if start < 64 { word >> start << start } else { 0 };
+            return if later != 0 { later } else { word }.trailing_zeros() as usize;
         }
+        let waiting = &self.waiting[output * self.words..(output + 1) * self.words];
         let round_robin = (start..self.sources).chain(0..start);
         let has_packets = |source: &usize| waiting[source / 64] >> (source % 64) & 1 == 1;
         round_robin.into_iter().find(has_packets).expect("a packet waits")
+    }
+
+    /// Returns the word that has the bit of `source`.
+    #[inline]
+    fn waiting_mut(&mut self, output: usize, source: usize) -> &mut u64 {
+        match self.words {
+            1 => &mut self.outputs[output].waiting,
+            words => &mut self.waiting[output * words + source / 64],
+        }
     }
 
     /// Appends a new chunk to `list`.
