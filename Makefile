@@ -46,7 +46,7 @@ dist: ## a tarball and a Debian package, into out/dist
 run: build ## build, then do the main job on real input: make run [FILE=path]
 	$(TARGET_DIR)/release/rnic $(RUN_CMD) $(if $(FILE),--file "$(FILE)")
 
-test: ## everything that must hold: format, lints, every test of the workspace
+test: ## everything that must hold: format, lints, every test of the workspace, the Python module
 	@scripts/setup test
 	@$(MAKE) --no-print-directory lint
 	scripts/link-verbs debug
@@ -54,6 +54,7 @@ test: ## everything that must hold: format, lints, every test of the workspace
 	@# As the tests have built it: for one package cargo chooses other features, and would build half of the tree again.
 	$(TARGET_DIR)/debug/rnic-apps --bin $(TARGET_DIR)/debug --quick --under plain
 	$(TARGET_DIR)/debug/rnic-apps --bin $(TARGET_DIR)/debug --quick --under plain --transport falcon
+	scripts/wheel dev
 
 lint: ## format, clippy and links of the documentation, warnings are errors
 	cargo fmt --all --check
@@ -122,7 +123,8 @@ rtl-emit:
 	cargo run --quiet --package rnic-rtl --bin rnic-circuits --locked -- out/rtl/emitted
 
 wheel: ## the Python module openrnic: build the wheel, test it, execute the notebooks (installs packages of PyPI into out/wheel)
-	scripts/wheel
+	@scripts/setup wheel
+	RNIC_REQUIRE_WHEEL=1 scripts/wheel
 
 rtl: rtl-emit ## circuits: emit programs, lint every module, compare each circuit with its model for a short time
 	@scripts/setup test
