@@ -136,6 +136,7 @@ mod sockets;
 mod stats;
 pub mod stream;
 mod sys;
+mod traffic_class;
 pub mod transfer;
 mod user;
 mod window;

@@ -44,6 +44,7 @@ use crate::ports;
 use crate::share::Share;
 use crate::stats::NicStats;
 use crate::sys::{DeferredError, MESSAGES_MAX, Outgoing, Quoted, UdpSocket};
+use crate::traffic_class::TrafficClasses;
 
 use batch::{Batch, SendPath, Train};
 use lane::Lane;
@@ -63,10 +64,15 @@ pub(crate) struct Link {
     pub(crate) hellos: Hellos,
     /// Source ports of queue pairs whose path policy probes.
     pub(crate) paths: ProbedPaths,
+    /// Traffic classes of connected queue pairs.
+    pub(crate) classes: TrafficClasses,
     /// Identifications of the packets received from real RoCEv2 peers over IPv4.
     identifications: Option<Box<Identifications>>,
     /// True when the kernel splits large buffers into packets (GSO).
     pub(crate) segmentation: bool,
+    /// True while acknowledgements to one peer may be in one buffer: the kernel splits large buffers, and no queue pair
+    /// has had a traffic class.
+    pub(crate) acks_share_trains: bool,
     /// Lock on the address, for a NIC that uses port 4791 of a single address while other NICs share that port for
     /// sending: prevents a second such NIC at this address.
     pub(crate) claim: Option<UnixDatagram>,
@@ -166,9 +172,11 @@ fn is_network_error(errno: i32) -> bool {
 
 impl Link {
     pub(crate) fn new(lanes: ArrayVec<Lane, LANES_MAX>, ports: Ports, segmentation: bool) -> Self {
+        let segmentation = segmentation && lanes[0].sender().has_segmentation();
         Self {
             is_wildcard: lanes[0].local_addr().ip().is_unspecified(),
-            segmentation: segmentation && lanes[0].sender().has_segmentation(),
+            segmentation,
+            acks_share_trains: segmentation,
             lanes,
             ports,
             identifications: (ports == Ports::RoceV2).then(Box::default),
@@ -176,6 +184,7 @@ impl Link {
             credits: Credits::default(),
             hellos: Hellos::default(),
             paths: ProbedPaths::default(),
+            classes: TrafficClasses::default(),
             ring_backlog: VecDeque::new(),
             claim: None,
             gsi: None,
@@ -208,6 +217,15 @@ impl Link {
     pub(crate) fn disconnected(&mut self, qpn: Qpn) {
         self.hellos.disconnected(qpn);
         self.paths.disconnect(qpn);
+        self.classes.forget(qpn);
+    }
+
+    /// Sets the traffic class of a queue pair that is connected to `peer`.
+    pub(crate) fn set_traffic_class(&mut self, qpn: Qpn, peer: PeerId, class: u8) {
+        if self.peers.look_up(peer).is_some() && self.classes.set(qpn, class) {
+            self.peers.get_mut(peer).differs_by_queue_pair = true;
+            self.acks_share_trains = false;
+        }
     }
 
     /// Returns whether `addresses` lead from the host of `peer` to this one, whatever the ports.
@@ -473,7 +491,7 @@ impl Link {
                     }
                     Refusal::TooLarge => self.queue_fragmentable(now, batch, &train),
                     Refusal::NoSegmentation => {
-                        self.segmentation = false;
+                        (self.segmentation, self.acks_share_trains) = (false, false);
                         self.notices.push(Notice::SegmentationRefused);
                         self.hold_train(batch, &train);
                     }

@@ -35,15 +35,17 @@ pub(crate) struct Peer {
     /// this is set.
     pub(crate) fragmenting: Option<Time>,
     pub(crate) impairment: Option<Box<PeerImpairment>>,
-    /// True when packets of some queue pairs to the peer may leave from other ports ([`crate::paths`]).
-    pub(crate) has_paths: bool,
+    /// True when packets of some queue pairs to the peer may leave from other ports ([`crate::paths`]), or have a
+    /// traffic class of their own ([`crate::traffic_class`]).
+    pub(crate) differs_by_queue_pair: bool,
 }
 
 impl Peer {
-    /// Returns whether packets to the peer need special handling (impairment, fragmentation, or several source ports).
+    /// Returns whether packets to the peer need special handling (impairment, fragmentation, several source ports, or
+    /// traffic classes).
     #[inline]
     pub(crate) fn is_special(&self) -> bool {
-        self.impairment.is_some() || self.fragmenting.is_some() || self.has_paths
+        self.impairment.is_some() || self.fragmenting.is_some() || self.differs_by_queue_pair
     }
 
     /// Returns the addresses for datagrams to the peer's UDP port `port`.
@@ -139,7 +141,7 @@ impl Peers {
             received: PrefixCache::default(),
             fragmenting: None,
             impairment: impairment(self.made),
-            has_paths: false,
+            differs_by_queue_pair: false,
         };
         self.made += 1;
         let index = self.free.pop().unwrap_or_else(|| {

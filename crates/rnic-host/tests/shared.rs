@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
@@ -511,6 +512,85 @@ fn the_grh_contains_the_ip_fields_of_the_sender() {
         }
         assert_eq!(left.nic.stats().bypass_sent > 0, bypass, "{:?}", left.nic.stats());
     }
+}
+
+/// The traffic class of a queue pair is in the IP headers of all its packets, as the kernel of the receiver reports
+/// them, acknowledgements included; queue pairs without a class have the default. There are more classes than a batch
+/// has trains.
+#[test]
+fn packets_have_the_traffic_class_of_their_queue_pair() {
+    let slow = Impairment { delay: rnic_base::Duration::from_us(50), ..Impairment::default() };
+    let networks = [(V4, Impairment::default()), (V6, Impairment::default()), (V4, slow)];
+    for (transport, (address, impairment)) in
+        ["irn", "roce-gbn", "falcon"].into_iter().flat_map(|name| networks.map(|network| (name, network)))
+    {
+        let config = NicConfig { impairment, ..udp() };
+        let (mut left, mut right) = (Side::open(config.clone()), Side::open(config));
+        // With a queue pair for datagrams, a NIC asks the kernel for the fields, and its captures contain them.
+        datagram_qp(&mut left);
+        datagram_qp(&mut right);
+        let files = [&mut left, &mut right].map(|side| {
+            let file = SharedFile::default();
+            side.nic.start_capture(Box::new(file.clone())).expect("memory");
+            file
+        });
+        let mut classes = BTreeMap::new();
+        let ends: Vec<End> = (0..40)
+            .map(|index| {
+                let choice = chosen(transport, &[]);
+                let numbers = [new_qp_of(&mut left, &choice), new_qp_of(&mut right, &choice)];
+                let (from, to) = join(&mut left, &mut right, numbers, address);
+                // The lower two bits are not the program's.
+                let class = index * 4;
+                left.nic.verbs().set_traffic_class(from.qpn, from.peer, class | index & 3);
+                right.nic.verbs().set_traffic_class(to.qpn, to.peer, class | 1);
+                classes.extend([(from.qpn.get(), class), (to.qpn.get(), class)]);
+                from
+            })
+            .collect();
+        for len in [1, 10_000, 1] {
+            let remote = right.region.remote(HALF);
+            for end in &ends {
+                left.post(end.qpn, 1, SendOp::Write { remote, immediate: None }, &[left.sge(0, len)]);
+            }
+            let mut done = 0;
+            drive(&mut left, &mut right, |left, _| {
+                done += left.completions().iter().filter(|one| one.status == WcStatus::Success).count();
+                (done == ends.len()).then_some(())
+            });
+        }
+        drive_for(&mut left, &mut right, Duration::from_millis(2));
+        for (file, side) in files.iter().zip([&left, &right]) {
+            let seen = classes_received(transport, file, side.addr().port(), &classes);
+            assert_eq!(seen.len(), ends.len(), "{transport}, {address}");
+            for (qpn, found) in seen {
+                assert_eq!(found, BTreeSet::from([classes[&qpn]]), "{transport}, {address}: queue pair {qpn}");
+            }
+        }
+    }
+}
+
+/// Returns the traffic classes of the packets in a capture that were received at `port` for each of these queue pairs.
+fn classes_received(
+    transport: &str,
+    file: &SharedFile,
+    port: u16,
+    classes: &BTreeMap<u32, u8>,
+) -> BTreeMap<u32, BTreeSet<u8>> {
+    let mut seen: BTreeMap<u32, BTreeSet<u8>> = BTreeMap::new();
+    for frame in file.frames() {
+        let ip = &frame[14..];
+        let (class, udp) = if ip[0] >> 4 == 4 { (ip[1], &ip[20..]) } else { (ip[0] << 4 | ip[1] >> 4, &ip[40..]) };
+        let datagram = &udp[8..];
+        let falcon = codec::decode_datagram(datagram).ok().map(|(_, decoded)| decoded.packet.cid.get());
+        let roce = rnic_wire::codec::decode(datagram).ok().map(|decoded| decoded.packet.dest_qpn.get());
+        let qpn = if transport == "falcon" { falcon } else { roce };
+        // Messages between NICs belong to no queue pair.
+        if let Some(qpn) = qpn.filter(|qpn| udp[2..4] == port.to_be_bytes() && classes.contains_key(qpn)) {
+            seen.entry(qpn).or_default().insert(class);
+        }
+    }
+    seen
 }
 
 #[test]

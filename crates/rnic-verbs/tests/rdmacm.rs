@@ -2,12 +2,15 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, TcpListener, UdpSocket};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use pcap_file::pcap::PcapReader;
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 
 /// Returns a port that is free for UDP and for TCP.
 fn free_port() -> u16 {
@@ -162,6 +165,44 @@ fn perftest_connects_by_address() {
     same("ib_send_lat -R -n 200 -p PORT");
     same("ib_send_bw -R -c UD -n 200 -s 1024 -p PORT");
     same("ib_send_lat -R -c UD -n 200 -p PORT");
+}
+
+/// The traffic class of a connection request is that of the connection in both directions, as in Linux; programs that
+/// connect queue pairs themselves set it at each end.
+#[test]
+fn the_traffic_class_of_a_connection_is_in_its_packets() {
+    if !common::is_installed("ib_write_bw") {
+        return;
+    }
+    for (server, client, class) in
+        [("-R", "-R -T 104", 104), ("-d rnic0 --tclass 72", "-d rnic0 --tclass 72", 72), ("-d rnic0", "-d rnic0", 0)]
+    {
+        let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+        let line = |folder: &TempDir, options: &str| {
+            let capture = folder.path().join("a.pcap");
+            format!("env RNIC_BYPASS=off RNIC_PCAP={} ib_write_bw {options} -n 200 -p PORT", capture.display())
+        };
+        pair(&line(&folders[0], server), &format!("{} 127.0.0.1", line(&folders[1], client)), &[]);
+        for folder in folders {
+            // The class of received packets is not in a capture: the kernel is not asked for it.
+            let sent = classes_in(&folder);
+            assert!(sent.contains(&class), "{client}: {sent:?}");
+            assert!(sent.iter().all(|found| [0, class].contains(found)), "{client}: {sent:?}");
+        }
+    }
+}
+
+/// The traffic classes of the IPv4 packets in the captures of a program.
+fn classes_in(folder: &TempDir) -> BTreeSet<u8> {
+    let mut classes = BTreeSet::new();
+    for file in fs::read_dir(folder.path()).expect("a folder") {
+        let bytes = fs::read(file.expect("a file").path()).expect("a capture");
+        let mut reader = PcapReader::new(&bytes[..]).expect("a capture");
+        while let Some(packet) = reader.next_packet() {
+            classes.insert(packet.expect("the packet is complete").data[15]);
+        }
+    }
+    classes
 }
 
 #[test]

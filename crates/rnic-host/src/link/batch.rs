@@ -70,7 +70,7 @@ pub(crate) struct SendPath {
     pub(crate) ip_fields: PackedIpFields,
 }
 
-/// Returns the fields of a packet's IP header other than the addresses.
+/// Returns the fields of a packet's IP header other than the addresses, unless its queue pair has a traffic class.
 #[inline]
 pub(crate) fn ip_fields_of(transmit: &Transmit) -> PackedIpFields {
     match transmit.format {
@@ -86,6 +86,8 @@ pub(crate) struct Wrapping {
     pub(crate) len: u32,
     /// The peer's UDP port.
     pub(crate) port: u16,
+    /// Fields of its IP header other than the addresses.
+    pub(crate) ip_fields: PackedIpFields,
     /// Partial ICRC over the IP and UDP headers.
     pub(crate) prefix: IcrcPrefix,
     /// True when the packet may be in one buffer with others that the kernel splits (a train, GSO).
@@ -146,8 +148,8 @@ impl<'a> Batch<'a> {
         memory: &Memory,
         wrapping: Wrapping,
     ) -> Result<(), MemoryFault> {
-        let Wrapping { len, mut prefix, .. } = wrapping;
-        let path = SendPath { peer: transmit.peer, port: wrapping.port, path: 0, ip_fields: ip_fields_of(transmit) };
+        let Wrapping { len, port, ip_fields, mut prefix, .. } = wrapping;
+        let path = SendPath { peer: transmit.peer, port, path: 0, ip_fields };
         let at = self.reserve(path, len, wrapping.may_join_train);
         if wrapping.is_numbered {
             let packets_before = self.trains.last().map_or(0, |train| train.count - 1);

@@ -50,8 +50,10 @@ impl Out<'_, '_> {
             self.link.stats.datagrams_refused += 1;
             return Ok(());
         }
+        let mut ip_fields = PackedIpFields::NONE;
         if is_special {
-            let path = self.send_path_of(transmit, port);
+            ip_fields = self.link.classes.of(transmit.from);
+            let path = self.send_path_of(transmit, port, ip_fields);
             let Self { engine, memory, link, falcon, .. } = self;
             if let Some(share) = &mut link.share {
                 share.count_payload(engine.segments().iter().map(|segment| u64::from(segment.len)).sum());
@@ -67,23 +69,23 @@ impl Out<'_, '_> {
         if is_special && self.link.exceeds_path_mtu(now, transmit.peer, len) {
             let addresses = self.link.peers.get(transmit.peer).path(port);
             let bytes = self.whole(now, transmit, len)?;
-            self.link.send_fragmentable(now, &addresses, bytes, PackedIpFields::NONE);
+            self.link.send_fragmentable(now, &addresses, bytes, ip_fields);
             return Ok(());
         }
-        let path = self.send_path_of(transmit, port);
+        let path = self.send_path_of(transmit, port, ip_fields);
         let Self { engine, memory, link, falcon, batch, .. } = self;
         batch.add_with(path, len, link.segmentation, |out| falcon.write(now, transmit, engine.segments(), memory, out))
     }
 
     /// Returns the path on which a packet is sent over UDP.
     #[inline]
-    fn send_path_of(&mut self, transmit: &FalconTransmit, port: u16) -> SendPath {
+    fn send_path_of(&mut self, transmit: &FalconTransmit, port: u16, ip_fields: PackedIpFields) -> SendPath {
         let path = self.falcon.path_of(transmit);
         if path > 0 {
             let lane = self.link.lane_of(self.link.peers.get(transmit.peer).addresses.dst().ip());
             self.link.lanes[lane].open_path(path);
         }
-        SendPath { peer: transmit.peer, port, path, ip_fields: PackedIpFields::NONE }
+        SendPath { peer: transmit.peer, port, path, ip_fields }
     }
 
     /// Sends a packet whose datagram has `len` bytes to another NIC of this machine through shared memory; returns

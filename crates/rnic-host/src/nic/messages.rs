@@ -75,7 +75,7 @@ impl Device {
         }
         let number = if self.link.ports == Ports::OfQueuePair { port_of(connection.dest_qpn) } else { 0 };
         self.link.paths.connect(qpn, NicId { peer: connection.peer, number });
-        self.link.peers.get_mut(connection.peer).has_paths = true;
+        self.link.peers.get_mut(connection.peer).differs_by_queue_pair = true;
     }
 
     /// Returns whether messages wait to be sent.

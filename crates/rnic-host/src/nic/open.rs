@@ -40,6 +40,7 @@ pub(super) fn open_link(config: &NicConfig, secrets: &Secrets) -> Result<Link, N
     let mut link = Link::new(lanes.into_iter().collect(), ports, config.segmentation);
     link.source_port_refusal = refused.map(|error| error.to_string());
     if config.real_roce_peers {
+        link.classes.set_ecn_capable(config.marks_congestion);
         let gsi = GsiPort::new(link.lanes.iter().map(Lane::sender));
         link.gsi = Some(Arc::new(gsi.map_err(|error| NicError::opening(roce, error))?));
     }

@@ -362,7 +362,7 @@ impl<'a> Arrivals<'a> {
         if self.link.capture.is_some()
             && let Ok(addresses) = Addresses::new(origin.source, origin.local)
         {
-            self.link.capture(now, &addresses, datagram);
+            self.link.capture_with_fields(now, &addresses, datagram, origin.ip_fields);
         }
         let admitted = if self.falcon.protects() && Exchange::of(self.engine).is_some() {
             match self.falcon.open(origin.source.ip(), datagram) {

@@ -8,6 +8,7 @@ use rnic_wire::{Addresses, Format, HEADERS_MAX, ICRC_LEN, IcrcPrefix};
 use super::device::Device;
 use super::{falcon, messages};
 use crate::bypass::{RecordKind, RingResult};
+use crate::ip_fields::PackedIpFields;
 use crate::link::Link;
 use crate::link::batch::{Acks, Batch, SendPath, Wrapping, ip_fields_of, write_packet};
 use crate::memory::{Memory, Pieces};
@@ -82,7 +83,7 @@ impl Device {
                 }
             };
             if transmit.kind == TransmitKind::Ack {
-                link.stats.acks_joined += u64::from(acks.push(transmit, link.segmentation));
+                link.stats.acks_joined += u64::from(acks.push(transmit, link.acks_share_trains));
                 continue;
             }
             let added = add_packet(link, memory, &mut batch, now, &transmit, engine.segments());
@@ -134,10 +135,13 @@ fn add_packet(
     let len = transmit.packet.udp_payload_len(transmit.format);
     let peer = link.peers.get(transmit.peer);
     let port = link.port_of(peer, transmit.packet.dest_qpn);
+    let mut ip_fields = ip_fields_of(transmit);
     if peer.is_special() || link.has_shared_link() {
         let copy = |addresses: &Addresses, bytes: &mut Vec<u8>| copy_to(bytes, transmit, payload, memory, addresses);
-        let path = link.paths.path_of(transmit);
-        let path = SendPath { peer: transmit.peer, port, path, ip_fields: ip_fields_of(transmit) };
+        if transmit.format != Format::UnreliableDatagram {
+            ip_fields = link.classes.of(transmit.from);
+        }
+        let path = SendPath { peer: transmit.peer, port, path: link.paths.path_of(transmit), ip_fields };
         if let Some(share) = &mut link.share {
             share.count_payload(payload.iter().map(|segment| u64::from(segment.len)).sum());
         }
@@ -149,13 +153,15 @@ fn add_packet(
             return add_on_path(link, memory, batch, path, transmit, payload);
         }
     }
-    if link.peers.get(transmit.peer).is_local && send_through_ring(link, memory, now, transmit, payload, port)? {
+    if link.peers.get(transmit.peer).is_local
+        && send_through_ring(link, memory, now, transmit, payload, (port, ip_fields))?
+    {
         return Ok(true);
     }
     if link.exceeds_path_mtu(now, transmit.peer, len) {
         let addresses = link.peers.get(transmit.peer).path(port);
         let bytes = transmit_copy(transmit, payload, memory, &addresses)?;
-        link.send_fragmentable(now, &addresses, bytes, ip_fields_of(transmit));
+        link.send_fragmentable(now, &addresses, bytes, ip_fields);
         return Ok(false);
     }
     let prefix = link.peers.get_mut(transmit.peer).sent_prefix(len, port);
@@ -164,7 +170,7 @@ fn add_packet(
         transmit,
         payload,
         memory,
-        Wrapping { len, port, prefix, may_join_train: link.segmentation, is_numbered },
+        Wrapping { len, port, ip_fields, prefix, may_join_train: link.segmentation, is_numbered },
     )?;
     Ok(false)
 }
@@ -184,8 +190,8 @@ fn add_on_path(
     let len = transmit.packet.udp_payload_len(transmit.format);
     let addresses = link.addresses_of(path);
     let prefix = link.peers.get_mut(transmit.peer).sent_prefix_on(len, path.path, &addresses);
-    let (port, may_join_train) = (path.port, link.segmentation);
-    let wrapping = Wrapping { len, port, prefix, may_join_train, is_numbered: false };
+    let SendPath { port, ip_fields, .. } = path;
+    let wrapping = Wrapping { len, port, ip_fields, prefix, may_join_train: link.segmentation, is_numbered: false };
     batch.add_on_path(path, transmit, payload, memory, wrapping)?;
     Ok(false)
 }
@@ -198,12 +204,12 @@ fn send_through_ring(
     now: Time,
     transmit: &Transmit,
     payload: &[Segment],
-    port: u16,
+    (port, ip_fields): (u16, PackedIpFields),
 ) -> Result<bool, MemoryFault> {
     let Link { bypass: Some(bypass), peers, stats, .. } = link else { return Ok(false) };
     let len = transmit.packet.udp_payload_len(transmit.format) as usize - ICRC_LEN;
     let target = (transmit.peer, port);
-    let kind = RecordKind { is_sealed: false, ip_fields: ip_fields_of(transmit) };
+    let kind = RecordKind { is_sealed: false, ip_fields };
     let result = bypass.send(now, target, len, kind, |writer| write_pieces(transmit, payload, memory, writer))?;
     stats.count_bypass(result, len);
     if result == RingResult::NoRing {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use rnic_base::{BitRate, Duration, Time};
 use rnic_engine::{
-    Access, AsyncEvent, Completion, CqId, LimitSource, ModifyError, PdId, PostError, QpAttributes, QpConnection,
-    QpTiming, RATE_LIMIT_MIN, RateLimit, RecvRequest, ResourceError, RnrTimer, SendRequest, Signal, SignalSettings,
-    Signals, SrqId,
+    Access, AsyncEvent, Completion, CqId, LimitSource, ModifyError, PdId, PeerId, PostError, QpAttributes,
+    QpConnection, QpTiming, RATE_LIMIT_MIN, RateLimit, RecvRequest, ResourceError, RnrTimer, SendRequest, Signal,
+    SignalSettings, Signals, SrqId,
 };
 use rnic_wire::Qpn;
 
@@ -212,6 +212,13 @@ impl Verbs<'_> {
     /// Returns the lowest and the highest dequeue rate to which a queue pair can be limited.
     pub fn rate_limit_range(&self) -> [BitRate; 2] {
         [RATE_LIMIT_MIN, self.device.config.line_rate]
+    }
+
+    /// Sets the traffic class in the IP headers of all packets of a queue pair that is connected to `peer`:
+    /// differentiated services in the upper six bits. The lower two, congestion notification, are the transport's. 0,
+    /// which is initial after each connection, leaves the header to the kernel.
+    pub fn set_traffic_class(&mut self, qpn: Qpn, peer: PeerId, class: u8) {
+        self.device.link.set_traffic_class(qpn, peer, class);
     }
 
     /// See [`rnic_engine::Engine::modify_to_rts`].

@@ -118,6 +118,9 @@ pub(super) fn modify(core: &mut Core, handle: u32, attr: &ibv_qp_attr, mask: u32
     if has(IBV_QP_RATE_LIMIT) || has(IBV_QP_AV) {
         rate::apply(core, handle)?;
     }
+    if has(IBV_QP_AV) {
+        apply_traffic_class(core, handle);
+    }
     Ok(())
 }
 
@@ -155,6 +158,13 @@ fn release_connection_peer(core: &mut Core, handle: u32) {
     if let Some(peer) = core.qps.get_mut(handle as usize).and_then(|qp| qp.peer.take()) {
         core.nic.release_peer(peer);
     }
+}
+
+/// Puts the traffic class in the address vector of queue pair `handle` into force, if it is connected.
+fn apply_traffic_class(core: &mut Core, handle: u32) {
+    let Some(Qp { qpn, peer: Some(peer), attr, .. }) = core.qps.get(handle as usize) else { return };
+    let class = if attr.ah_attr.is_global == 0 { 0 } else { attr.ah_attr.grh.traffic_class };
+    core.nic.verbs().set_traffic_class(*qpn, *peer, class);
 }
 
 fn move_to_rtr(core: &mut Core, handle: u32, attr: &ibv_qp_attr) -> Result<()> {

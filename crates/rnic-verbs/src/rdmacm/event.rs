@@ -186,8 +186,9 @@ impl Cm {
             rnr_retry_count: offer.rnr_retry_count,
             transport: chosen.unwrap_or_default(),
         };
-        let (service, source_port) = (request.service_id, header.source_port);
-        let arrival = Arrival { port, connection, service, offer, remote: Some(remote), addresses, source_port };
+        let (service, source_port, remote) = (request.service_id, header.source_port, Some(remote));
+        let traffic_class = request.primary.traffic_class;
+        let arrival = Arrival { port, connection, service, offer, remote, addresses, source_port, traffic_class };
         if !self.queue_arrival(arrival, data) {
             self.close_connection(port, connection);
         }
@@ -198,8 +199,9 @@ impl Cm {
         let Some(addresses) = addresses else { return };
         let arrived = IpHeader::split(&request.private_data.0).is_some_and(|(header, data)| {
             let (service, source_port) = (request.service_id, header.source_port);
-            let offer = Offer::default();
-            self.queue_arrival(Arrival { port, connection, service, offer, remote: None, addresses, source_port }, data)
+            let (offer, remote, traffic_class) = (Offer::default(), None, 0);
+            let arrival = Arrival { port, connection, service, offer, remote, addresses, source_port, traffic_class };
+            self.queue_arrival(arrival, data)
         });
         if !arrived {
             self.refuse_lookup(port, connection, &[]);

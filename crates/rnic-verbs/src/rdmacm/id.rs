@@ -92,6 +92,8 @@ pub(super) unsafe fn create_child(listener: *mut rdma_cm_id, arrival: &Arrival) 
     (entry.stage, entry.connection, entry.remote) = (Stage::RequestReceived, Some(connection), arrival.remote);
     (entry.offer, entry.responder_resources, entry.initiator_depth) =
         (arrival.offer, arrival.offer.responder_resources, arrival.offer.initiator_depth);
+    // As in Linux: the connection has one class in both directions, unless the program sets another before it accepts.
+    entry.options.traffic_class = arrival.traffic_class;
     cm.use_port(child.key, port)?;
     cm.owners.insert((port, connection), Owner::Id(child.key));
     Ok(id)

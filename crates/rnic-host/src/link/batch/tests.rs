@@ -33,7 +33,8 @@ fn transmit(peer: PeerId, psn: u32, payload_len: u32) -> Transmit {
 }
 
 fn wrapping(len: u32, may_join_train: bool) -> Wrapping {
-    Wrapping { len, port: 4_791, prefix: IcrcPrefix::new(&addresses(), len), may_join_train, is_numbered: false }
+    let (ip_fields, prefix) = (PackedIpFields::NONE, IcrcPrefix::new(&addresses(), len));
+    Wrapping { len, port: 4_791, ip_fields, prefix, may_join_train, is_numbered: false }
 }
 
 /// Peer, packet length and number of packets of a train.

@@ -83,6 +83,8 @@ pub(in crate::rdmacm) struct Arrival {
     pub(in crate::rdmacm) addresses: rnic_wire::Addresses,
     /// The requester's own port, as carried in the request.
     pub(in crate::rdmacm) source_port: u16,
+    /// Traffic class of the requested connection.
+    pub(in crate::rdmacm) traffic_class: u8,
 }
 
 impl Pending {
