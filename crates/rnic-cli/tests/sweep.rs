@@ -162,6 +162,11 @@ fn two_simulations_are_compared() {
     let same = rnic(&["compare", arguments[1], arguments[1]]);
     assert!(same.out.contains("Plan and build are the same."), "{}", same.out);
     assert!(!same.out.lines().any(|line| line.contains("goodput") && line.contains('*')), "{}", same.out);
+    for (field, reason) in
+        [("fct_p9_us", "; did you mean `fct_p99_us`?"), ("elsewhere", "; those of both are: acks_sent")]
+    {
+        rnic(&["compare", arguments[1], arguments[2], "--field", field]).assert_refused(2, &[field, reason]);
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rnic_base::similar;
 use serde::Serialize;
 
 use crate::estimate::{Estimate, p_value, significant};
@@ -75,10 +76,11 @@ impl Comparison {
         let (known_a, known_b) = (a.fields(), b.fields());
         let common: Vec<String> = known_a.into_iter().filter(|field| known_b.contains(field)).collect();
         if let Some(unknown) = fields.iter().find(|field| !common.contains(field)) {
-            return Err(format!(
-                "not all of the runs have a field `{unknown}`; those of both are: {}",
-                common.join(", ")
-            ));
+            let mut hint = similar::hint(unknown, common.iter().map(String::as_str));
+            if hint.is_empty() {
+                hint = format!("; those of both are: {}", common.join(", "));
+            }
+            return Err(format!("not all of the runs have a field `{unknown}`{hint}"));
         }
         let fields = if fields.is_empty() { &common } else { fields };
         let points = points(a, b, &keys_a, &keys_b, fields);
