@@ -126,6 +126,8 @@ fn a_row_outside_its_band_ends_with_1_and_says_so() {
     assert!(page.contains("OUTSIDE"), "the report does not show OUTSIDE");
     let table = fs::read_to_string(folder.path().join("out/reproduce/verdicts.md")).expect("the table");
     assert!(table.contains("| T-1 | test/small |") && table.contains("**OUTSIDE** |"), "{table}");
+    assert!(table.contains("\n## Claim by claim\n") && table.contains("| 0 of 1 | test/small |"), "{table}");
+    assert!(table.contains("\n## test\n") && table.contains("\nSources "), "{table}");
 }
 
 #[test]
