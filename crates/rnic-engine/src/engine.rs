@@ -9,6 +9,7 @@ mod flows;
 mod latency;
 mod messages;
 mod nvme;
+mod observer;
 mod prefetch;
 mod setup;
 mod sharing;
@@ -37,6 +38,7 @@ use flows::Groups;
 pub use latency::Latencies;
 pub use messages::Messages;
 pub use nvme::Nvme;
+pub use observer::{DriverCall, Observer, observe};
 pub use prefetch::{Hints, PREFETCH_STEPS};
 pub use sharing::Sharing;
 pub use signals::Signals;
@@ -53,12 +55,20 @@ pub struct Engine {
     qps: QpTable,
     /// Flows of queue pairs that use several.
     groups: Groups,
+    /// Recorder of the driver's calls, if there is one.
+    observer: Option<Box<dyn Observer>>,
 }
 
 impl Engine {
     /// Returns an engine without any objects.
     pub fn new(config: EngineConfig) -> Self {
-        Self { qps: QpTable::new(config.secret), core: Core::new(config), falcon: None, groups: Groups::default() }
+        Self {
+            qps: QpTable::new(config.secret),
+            core: Core::new(config),
+            falcon: None,
+            groups: Groups::default(),
+            observer: None,
+        }
     }
 
     /// Returns read access to the verbs objects other than queue pairs.
@@ -81,7 +91,11 @@ impl Engine {
     #[inline]
     pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
         let qp = self.qps.find_mut(qpn).ok_or(PostError::UnknownQp)?;
-        qp.post_send(&mut self.core, request, 0)
+        let result = qp.post_send(&mut self.core, request, 0);
+        if self.observer.is_some() {
+            observer::note(self, &DriverCall::PostSend(qpn, request, result));
+        }
+        result
     }
 
     /// Checks whether [`Engine::post_send`] would accept `request` now, without changing any state.
@@ -99,19 +113,20 @@ impl Engine {
     #[inline]
     pub fn post_recv(&mut self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), PostError> {
         let qp = self.qps.find_mut(qpn).ok_or(PostError::UnknownQp)?;
-        qp.verbs.post_recv(&mut self.core, request)
+        let result = qp.verbs.post_recv(&mut self.core, request);
+        if self.observer.is_some() {
+            observer::note(self, &DriverCall::PostRecv(qpn, request, result));
+        }
+        result
     }
 
     /// Processes a received packet. Its payload is the source from which `dma` copies.
     #[inline(always)]
     pub fn receive<D: Dma>(&mut self, now: Time, arrival: Arrival<'_>, dma: &mut D) -> RxOutcome {
-        self.core.now = now;
-        self.core.stats.packets_received += 1;
-        match arrival {
-            Arrival::Roce(format, packet, meta) => self.receive_roce(format, packet, meta, dma),
-            Arrival::Falcon(arrival) => self.receive_falcon(&arrival, dma),
-            Arrival::Message(arrival) => messages::receive(self, &arrival),
+        if self.observer.is_some() {
+            return observer::receive(self, now, arrival, dma);
         }
+        process(self, now, arrival, dma)
     }
 
     #[inline]
@@ -147,49 +162,10 @@ impl Engine {
     /// payload until the next call.
     #[inline(always)]
     pub fn transmit(&mut self, now: Time) -> Option<Departure<'_>> {
-        self.core.now = now;
-        if self.core.exchange.is_some() && messages::transmit(self) {
-            return self.core.exchange.as_deref().map(|exchange| Departure::Message(exchange.out()));
+        if self.observer.is_some() {
+            return observer::transmit(self, now);
         }
-        while let Some(control) = self.core.control.pop() {
-            if let Some(qp) = self.qps.at_mut(control.slot).filter(|qp| qp.verbs.head.number == control.from) {
-                control.write(&mut self.core.out.packet);
-                RoceConnection::send_ack(&qp.verbs, &mut self.core);
-                return Some(Departure::Roce(&self.core.out));
-            }
-        }
-        if self.core.pulls.is_due(now) && transmit_pull(&mut self.core, &mut self.qps) {
-            return Some(Departure::Roce(&self.core.out));
-        }
-        if self.falcon.is_some() && self.transmit_falcon() {
-            count_sent_falcon(&mut self.core, self.falcon.as_deref());
-            return self.falcon.as_deref().map(|nic| Departure::Falcon(&nic.out));
-        }
-        while let Some((half, slot)) = self.core.ready.pop() {
-            let Some(qp) = self.qps.at_mut(slot) else { continue };
-            let is_built = match qp {
-                Qp { verbs, protocol: ProtocolState::Roce(connection) } => {
-                    connection.transmit(half, verbs, &mut self.core)
-                }
-                _ => qp.transmit_other(&mut self.core),
-            };
-            qp.settle_if_failed(&mut self.core, None);
-            if is_built {
-                if self.core.counts_sent {
-                    count_sent(&mut self.core);
-                }
-                return Some(Departure::Roce(&self.core.out));
-            }
-            if self.core.is_unsettled && !self.core.flows_due.is_empty() {
-                flows::serve(self);
-            }
-        }
-        // Requests may have failed in this call, and the completion queue may have overflowed, which makes its queue
-        // pairs fail.
-        if self.core.is_unsettled {
-            self.fail_overrun();
-        }
-        None
+        build_next(self, now)
     }
 
     /// Returns the memory ranges, in order, that contain the payload of the packet last returned by
@@ -237,12 +213,19 @@ impl Engine {
     /// packets that arrived in the meantime, and [`Engine::tick`] after that.
     pub fn note_absence(&mut self, now: Time, length: Duration) {
         self.core.absence = Absence::until(now, length);
+        if self.observer.is_some() {
+            self.core.now = now;
+            observer::note(self, &DriverCall::Absence(length));
+        }
     }
 
     /// Reports that all packets that arrived during the last absence have been passed in.
     #[inline]
     pub fn note_caught_up(&mut self) {
         self.core.absence = self.core.absence.caught_up();
+        if self.observer.is_some() {
+            observer::note(self, &DriverCall::CaughtUp);
+        }
     }
 
     /// Processes all timeouts that are due.
@@ -264,6 +247,9 @@ impl Engine {
         }
         if !self.core.flows_due.is_empty() {
             flows::serve(self);
+        }
+        if self.observer.is_some() {
+            observer::note(self, &DriverCall::Tick);
         }
     }
 
@@ -306,6 +292,66 @@ impl Engine {
         }
         self.core.is_unsettled = false;
     }
+}
+
+/// Processes a received packet.
+#[inline(always)]
+fn process<D: Dma>(engine: &mut Engine, now: Time, arrival: Arrival<'_>, dma: &mut D) -> RxOutcome {
+    engine.core.now = now;
+    engine.core.stats.packets_received += 1;
+    match arrival {
+        Arrival::Roce(format, packet, meta) => engine.receive_roce(format, packet, meta, dma),
+        Arrival::Falcon(arrival) => engine.receive_falcon(&arrival, dma),
+        Arrival::Message(arrival) => messages::receive(engine, &arrival),
+    }
+}
+
+/// Builds and returns the next packet.
+#[inline(always)]
+fn build_next(engine: &mut Engine, now: Time) -> Option<Departure<'_>> {
+    engine.core.now = now;
+    if engine.core.exchange.is_some() && messages::transmit(engine) {
+        return engine.core.exchange.as_deref().map(|exchange| Departure::Message(exchange.out()));
+    }
+    while let Some(control) = engine.core.control.pop() {
+        if let Some(qp) = engine.qps.at_mut(control.slot).filter(|qp| qp.verbs.head.number == control.from) {
+            control.write(&mut engine.core.out.packet);
+            RoceConnection::send_ack(&qp.verbs, &mut engine.core);
+            return Some(Departure::Roce(&engine.core.out));
+        }
+    }
+    if engine.core.pulls.is_due(now) && transmit_pull(&mut engine.core, &mut engine.qps) {
+        return Some(Departure::Roce(&engine.core.out));
+    }
+    if engine.falcon.is_some() && engine.transmit_falcon() {
+        count_sent_falcon(&mut engine.core, engine.falcon.as_deref());
+        return engine.falcon.as_deref().map(|nic| Departure::Falcon(&nic.out));
+    }
+    while let Some((half, slot)) = engine.core.ready.pop() {
+        let Some(qp) = engine.qps.at_mut(slot) else { continue };
+        let is_built = match qp {
+            Qp { verbs, protocol: ProtocolState::Roce(connection) } => {
+                connection.transmit(half, verbs, &mut engine.core)
+            }
+            _ => qp.transmit_other(&mut engine.core),
+        };
+        qp.settle_if_failed(&mut engine.core, None);
+        if is_built {
+            if engine.core.counts_sent {
+                count_sent(&mut engine.core);
+            }
+            return Some(Departure::Roce(&engine.core.out));
+        }
+        if engine.core.is_unsettled && !engine.core.flows_due.is_empty() {
+            flows::serve(engine);
+        }
+    }
+    // Requests may have failed in this call, and the completion queue may have overflowed, which makes its queue
+    // pairs fail.
+    if engine.core.is_unsettled {
+        engine.fail_overrun();
+    }
+    None
 }
 
 /// Builds the next pull, in `core.out`; returns whether there is one.

@@ -77,7 +77,10 @@ pub use arbiter::{CLASS_WEIGHT_MAX, CLASSES_MAX, ClassShare, ClassShares, ClassT
 pub use completion::{Completion, WcFlags, WcOpcode, WcStatus};
 pub use config::{EngineConfig, QpAttributes, QpConnection, QpTiming};
 pub use dma::{Dma, MemoryFault, NoDma, Segment};
-pub use engine::{Classes, Engine, Hints, Latencies, Messages, Nvme, PREFETCH_STEPS, QpSnapshot, Sharing, Signals};
+pub use engine::{
+    Classes, DriverCall, Engine, Hints, Latencies, Messages, Nvme, Observer, PREFETCH_STEPS, QpSnapshot, Sharing,
+    Signals, observe,
+};
 pub use error::{DropReason, MemoryError, ModifyError, PostError, ResourceError, RxOutcome};
 pub use event::AsyncEvent;
 pub use latency::{LatencyHistogram, LatencyTotals, OperationTimes};

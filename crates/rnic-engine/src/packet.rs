@@ -52,7 +52,7 @@ impl TransmitKind {
 }
 
 /// A packet of the RoCE family, or of an unreliable service, to send. Its payload is in [`crate::Engine::segments`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit {
     /// Headers of the packet.
     pub packet: Packet,
@@ -190,7 +190,7 @@ pub struct FalconArrival<'a> {
 }
 
 /// A Falcon packet to send. Its payload is in [`crate::Engine::segments`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FalconTransmit {
     /// Falcon packet.
     pub packet: falcon::Packet,

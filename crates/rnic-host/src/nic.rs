@@ -35,7 +35,9 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use rnic_base::Time;
-use rnic_engine::{CqId, EngineStats, PeerId, PostError, QpInfo, QpSnapshot, SendRequest, SrqId, SrqInfo};
+use rnic_engine::{
+    CqId, Engine, EngineConfig, EngineStats, PeerId, PostError, QpInfo, QpSnapshot, SendRequest, SrqId, SrqInfo,
+};
 use rnic_wire::Qpn;
 use rnic_wire::cm::ServiceId;
 
@@ -423,6 +425,14 @@ pub(crate) fn note_stream(nic: &mut Nic, is_in_software: bool) {
     let stats = &mut nic.device.link.stats;
     stats.streams_opened += 1;
     stats.streams_in_software += u64::from(is_in_software);
+}
+
+/// Closes a NIC and returns its engine as the NIC has configured it, for a caller that drives it without sockets: for
+/// instance, with calls that an observer has recorded.
+impl From<Nic> for Engine {
+    fn from(mut nic: Nic) -> Self {
+        std::mem::replace(&mut nic.device.engine, Self::new(EngineConfig::default()))
+    }
 }
 
 impl Drop for Nic {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rnic_base::Time;
 use rnic_wire::Qpn;
 
+use super::observer::{self, DriverCall};
 use super::{Engine, flows};
 use crate::error::{ModifyError, PostError, ResourceError};
 use crate::limiter::{LimitSource, RATE_LIMIT_MIN, RateLimit};
@@ -87,6 +88,9 @@ impl Engine {
         }
         self.core.now = now;
         set_rate_limit(self, qpn, source, limit);
+        if self.observer.is_some() {
+            observer::note(self, &DriverCall::RateLimit(qpn, source, limit));
+        }
         Ok(())
     }
 

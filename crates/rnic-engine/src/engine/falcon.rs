@@ -19,6 +19,7 @@ use rnic_wire::falcon::{Encapsulation, Form};
 use rnic_wire::net::IpVersion;
 
 use super::Engine;
+use super::observer::{self, DriverCall};
 use crate::dma::Dma;
 use crate::error::{DropReason, RxOutcome};
 use crate::falcon::{BlockedOn, tick_nic};
@@ -144,6 +145,9 @@ impl Engine {
     pub fn set_falcon_backlog(&mut self, bytes: u64) {
         if let Some(nic) = &mut self.falcon {
             nic.set_backlog(bytes);
+        }
+        if self.observer.is_some() {
+            observer::note(self, &DriverCall::FalconBacklog(bytes));
         }
     }
 }

@@ -7,6 +7,7 @@ use rnic_wire::{Qpn, RnrTimer};
 
 use super::flows::NUMBERS_TRIED;
 use super::nvme::{check_mtu_of, check_role, namespace_of};
+use super::observer::{self, DriverCall};
 use super::snapshot::with_flows;
 use super::{Engine, flows, messages};
 use crate::config::{QpAttributes, QpConnection, QpTiming};
@@ -165,6 +166,9 @@ impl Engine {
     pub fn set_peer_limit(&mut self, peer: PeerId, packets: Option<u64>) {
         self.core.peers.set_limit(peer, packets);
         self.core.wake_for_credit(peer);
+        if self.observer.is_some() {
+            observer::note(self, &DriverCall::PeerLimit(peer, packets));
+        }
     }
 
     /// Returns the limit set by [`Engine::set_peer_limit`].
@@ -276,6 +280,9 @@ impl Engine {
         core.now = now;
         qp.begin_sending(core, timing);
         flows::for_each(self, qpn, |core, qp, _| qp.begin_sending(core, timing));
+        if self.observer.is_some() {
+            observer::note(self, &DriverCall::ReadyToSend(qpn, timing));
+        }
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use super::{Engine, flows};
 use crate::core::Core;
 use crate::error::ModifyError;
 use crate::ledger::{Shares, WEIGHT_MAX};
+use crate::limiter::BurstDefault;
 use crate::timer::Deadline;
 
 /// Access to the settings by which the queue pairs of an engine share its link ([`Engine::sharing`]).
@@ -54,6 +55,17 @@ impl Sharing<'_> {
     pub fn is_backlogged(&self) -> bool {
         let Core { ledger, ready, .. } = &self.engine.core;
         ledger.has_members() && (!ready.is_empty() || ready.has_falcon())
+    }
+
+    /// Sets the burst of queue pairs whose dequeue rate is limited from now on, which the driver has chosen
+    /// ([`crate::EngineConfig::burst`]).
+    pub fn set_burst(self, burst: BurstDefault) {
+        self.engine.core.config.burst = burst;
+    }
+
+    /// Returns the burst of queue pairs of `engine` whose dequeue rate is limited.
+    pub fn burst_of(engine: &Engine) -> BurstDefault {
+        engine.core.config.burst
     }
 
     /// Sets the weight with which a scheduler such as `water-filling` divides the link among queue pairs (SCR mechanism

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rnic_base::{BitRate, Duration, Time};
 use rnic_engine::{
-    Access, AsyncEvent, Completion, CqId, LimitSource, ModifyError, PdId, PeerId, PostError, QpAttributes,
+    Access, AsyncEvent, Completion, CqId, LimitSource, ModifyError, Observer, PdId, PeerId, PostError, QpAttributes,
     QpConnection, QpTiming, RATE_LIMIT_MIN, RateLimit, RecvRequest, ResourceError, RnrTimer, SendRequest, Signal,
     SignalSettings, Signals, SrqId,
 };
@@ -189,6 +189,11 @@ impl Verbs<'_> {
     /// See [`rnic_engine::Sharing::set_capacity`].
     pub fn set_capacity(&mut self, capacity: Option<BitRate>) {
         self.device.engine.sharing().set_capacity(capacity);
+    }
+
+    /// Passes the calls of the NIC's engine to `observer` from now on.
+    pub fn observe(&mut self, observer: Option<Box<dyn Observer>>) {
+        rnic_engine::observe(&mut self.device.engine, observer);
     }
 
     /// Removes and returns at most `max` records of the signals that were collected since the last call, and the number
