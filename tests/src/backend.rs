@@ -7,8 +7,8 @@ mod sockets;
 
 use rnic_base::{BitRate, Duration, Time};
 use rnic_engine::{
-    Access, AsyncEvent, Completion, CqId, Engine, EngineStats, Key, NamespaceConfig, NamespaceId, PdId, PostError,
-    QpAttributes, QpConnection, QpInfo, QpTiming, RecvRequest, SendRequest, SrqId,
+    Access, AsyncEvent, Completion, CqId, Engine, EngineStats, Key, NamespaceConfig, NamespaceId, Observer, PdId,
+    PeerId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming, RecvRequest, SendRequest, SrqId,
 };
 use rnic_wire::Qpn;
 
@@ -22,11 +22,17 @@ pub struct RegionId(pub usize);
 
 /// Hosts with NICs, and the network between them. Hosts are numbered from zero.
 pub trait Backend {
+    /// Passes the calls of the engine at `host` to `observer`, and monitors queue pairs that are created from now on.
+    fn observe(&mut self, host: usize, observer: Box<dyn Observer>);
+
     /// Returns the current time.
     fn now(&self) -> Time;
 
     /// Advances time by about `span`.
     fn advance(&mut self, span: Duration);
+
+    /// Returns the number by which `host` knows the host `to`.
+    fn peer(&self, host: usize, to: usize) -> PeerId;
 
     /// Disables all network faults from now on.
     fn end_faults(&mut self);

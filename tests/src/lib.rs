@@ -34,6 +34,7 @@ pub mod apps;
 mod arena;
 pub mod backend;
 mod body;
+pub mod both;
 mod build;
 mod cable;
 pub mod campaign;

@@ -10,8 +10,9 @@ use std::hash::{Hash, Hasher};
 use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
 use rnic_engine::{
     Access, Arrival, AsyncEvent, Completion, CqId, Departure, Dma, Engine, EngineConfig, EngineStats, FalconArrival,
-    Key, LimitSource, MemoryFault, MemoryRegion, NamespaceConfig, NamespaceId, PdId, PeerId, PostError, QpAttributes,
-    QpConnection, QpInfo, QpTiming, RateLimit, RecvRequest, RxMeta, Segment, SendRequest, SrqId, TransmitKind,
+    Key, LimitSource, MemoryFault, MemoryRegion, NamespaceConfig, NamespaceId, Observer, PdId, PeerId, PostError,
+    QpAttributes, QpConnection, QpInfo, QpTiming, RateLimit, RecvRequest, RxMeta, Segment, SendRequest, SrqId,
+    TransmitKind,
 };
 use rnic_wire::falcon::{self, FlowLabel, codec};
 use rnic_wire::{Format, Packet, Qpn};
@@ -309,6 +310,13 @@ impl Dma for HostMemory<'_> {
 }
 
 impl Backend for Engines {
+    fn observe(&mut self, host: usize, observer: Box<dyn Observer>) {
+        self.with_engine(host, |engine, _| {
+            engine.watch();
+            rnic_engine::observe(engine, Some(observer));
+        });
+    }
+
     fn now(&self) -> Time {
         self.now
     }
@@ -324,6 +332,10 @@ impl Backend for Engines {
             assert!(steps_now.1 < EVENTS_PER_INSTANT_MAX, "too many events at {}", self.now);
         }
         self.now = until;
+    }
+
+    fn peer(&self, _: usize, to: usize) -> PeerId {
+        PeerId(to as u32)
     }
 
     fn end_faults(&mut self) {

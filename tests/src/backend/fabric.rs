@@ -5,8 +5,8 @@ use core::ops::ControlFlow;
 use rnic_base::{BitRate, Duration, Time};
 use rnic_engine::{
     Access, AsyncEvent, Completion, CqId, Engine, EngineStats, Key, LimitSource, MemoryRegion, NamespaceConfig,
-    NamespaceId, PdId, PeerId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming, RateLimit, RecvRequest,
-    SendRequest, SrqId,
+    NamespaceId, Observer, PdId, PeerId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming, RateLimit,
+    RecvRequest, SendRequest, SrqId,
 };
 use rnic_fabric::host::memory::Block;
 use rnic_fabric::{Plan, PlanError, Simulation};
@@ -54,7 +54,8 @@ impl Fabric {
         (host * self.stride) as u32
     }
 
-    fn with_engine<T>(&mut self, host: usize, operation: impl FnOnce(&mut Engine, Time) -> T) -> T {
+    /// Calls `operation` with the engine of a host and the time.
+    pub(crate) fn with_engine<T>(&mut self, host: usize, operation: impl FnOnce(&mut Engine, Time) -> T) -> T {
         let at = self.fabric_host(host);
         self.simulation.with_engine(at, operation)
     }
@@ -65,6 +66,13 @@ impl Fabric {
 }
 
 impl Backend for Fabric {
+    fn observe(&mut self, host: usize, observer: Box<dyn Observer>) {
+        self.with_engine(host, |engine, _| {
+            engine.watch();
+            rnic_engine::observe(engine, Some(observer));
+        });
+    }
+
     fn now(&self) -> Time {
         self.simulation.now()
     }
@@ -72,6 +80,10 @@ impl Backend for Fabric {
     fn advance(&mut self, span: Duration) {
         let until = self.simulation.now() + span;
         self.simulation.advance(until);
+    }
+
+    fn peer(&self, _: usize, to: usize) -> PeerId {
+        PeerId(self.fabric_host(to))
     }
 
     fn end_faults(&mut self) {

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use rnic_base::{BitRate, Duration, Time};
 use rnic_engine::{
-    Access, AsyncEvent, Completion, CqId, EngineStats, Key, LimitSource, NamespaceConfig, NamespaceId, PdId, PeerId,
-    PostError, QpAttributes, QpConnection, QpInfo, QpTiming, RateLimit, RecvRequest, SendRequest, SrqId,
+    Access, AsyncEvent, Completion, CqId, EngineStats, Key, LimitSource, NamespaceConfig, NamespaceId, Observer, PdId,
+    PeerId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming, RateLimit, RecvRequest, SendRequest, SrqId,
 };
 use rnic_host::{Impairment, Nic, NicConfig, NicError, Region};
 use rnic_wire::Qpn;
@@ -74,10 +74,6 @@ impl Sockets {
     fn elapsed(&self) -> Duration {
         Duration::from_ns(u64::try_from(self.start.elapsed().as_nanos()).expect("the elapsed nanoseconds fit 64 bits"))
     }
-
-    fn peer(&self, host: usize, to: usize) -> PeerId {
-        self.hosts[host].peers[to].expect("the peer is another host")
-    }
 }
 
 /// Returns the address of host number `host` of this machine.
@@ -86,6 +82,11 @@ fn address_of(host: usize) -> IpAddr {
 }
 
 impl Backend for Sockets {
+    fn observe(&mut self, host: usize, observer: Box<dyn Observer>) {
+        // The engine of a NIC is monitored in any case.
+        self.hosts[host].nic.verbs().observe(Some(observer));
+    }
+
     fn now(&self) -> Time {
         Time::ZERO + self.elapsed()
     }
@@ -100,6 +101,10 @@ impl Backend for Sockets {
         if self.elapsed() - start < span {
             std::thread::yield_now();
         }
+    }
+
+    fn peer(&self, host: usize, to: usize) -> PeerId {
+        self.hosts[host].peers[to].expect("the peer is another host")
     }
 
     fn end_faults(&mut self) {
