@@ -78,6 +78,8 @@ pub(super) struct Timing {
     /// Duration of the current wait and, in the next field, the time that had passed before it.
     wait: Duration,
     waited: Duration,
+    /// Time by which waits have been extended because of absences since the first one after progress.
+    excused: Duration,
     /// Packets to be retransmitted as probes; [`Seq::UNSET`] for none.
     probes: [Seq; 2],
     /// Timeouts since the last sample, or since the last progress that was not a late acknowledgement.
@@ -114,6 +116,7 @@ impl Timing {
             timeout: initial,
             wait: initial,
             waited: Duration::ZERO,
+            excused: Duration::ZERO,
             probes: [Seq::UNSET; 2],
             backoff: 0,
             timeouts_without_response: 0,
@@ -208,22 +211,25 @@ impl Timing {
 
     /// Starts to account for waits: the first one after progress, of duration `wait`, is over.
     pub(super) fn begin(&mut self, wait: Duration) {
-        (self.wait, self.waited) = (wait, Duration::ZERO);
+        (self.wait, self.waited, self.excused) = (wait, Duration::ZERO, Duration::ZERO);
     }
 
     /// Returns the time by which the wait that ends at `deadline` is extended because of an absence; `None` if it is
-    /// not.
+    /// not. On a machine that hardly lets the process run, absences follow each other, so the sum is bounded.
     pub(super) fn excuse(&mut self, deadline: Time, absence: Absence) -> Option<Duration> {
         if absence.ended() <= self.excused_until {
             return None;
         }
         let absent = absence.overlap_since(deadline - self.wait);
-        if absent == Duration::ZERO {
+        let longest = self.wait.saturating_mul(EXCUSED_WAITS_MAX).saturating_sub(self.excused);
+        let extension = absent.min(self.wait).min(longest);
+        if extension == Duration::ZERO {
             return None;
         }
         self.excused_until = absence.ended();
         self.last_response_at += absent;
-        Some(absent.min(self.wait))
+        self.excused += extension;
+        Some(extension)
     }
 
     /// Returns the time by which a wait is extended when it is over and the packet to be acknowledged has not been sent
@@ -317,6 +323,10 @@ const BACKOFF_MAX: Duration = Duration::from_secs(1);
 /// timed: in most such cases every packet has been retransmitted (Karn), because so many are lost, and the timeout
 /// stays doubled. A path whose round trip is longer is measured by the later, longer timeouts.
 const UNMEASURED_MAX: Duration = Duration::from_ms(250);
+
+/// Waits by which a wait is extended at most because of absences: a process that runs for an eighth of the time then
+/// waits for a whole one while it runs.
+const EXCUSED_WAITS_MAX: u64 = 8;
 
 /// Maximum number of doublings: more would raise a timeout of a microsecond beyond [`BACKOFF_MAX`].
 const DOUBLINGS_MAX: u32 = 20;

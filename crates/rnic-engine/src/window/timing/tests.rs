@@ -177,6 +177,24 @@ fn an_absence_extends_the_wait_that_it_overlaps() {
     assert_eq!(timing.excuse(at(21_500), before), None, "the wait began after it");
 }
 
+/// The engine is driven once in 5 ms, and each time its wait of 1 ms is over: absences that follow each other extend it
+/// eight times, not forever.
+#[test]
+fn absences_that_follow_each_other_do_not_postpone_a_timeout_forever() {
+    let mut timing = steady(100);
+    timing.begin(us(1_000));
+    let extended = (1..100u64).take_while(|turn| {
+        let absence = Absence::until(at(5_000 * turn), us(4_900));
+        timing.excuse(at(5_000 * turn - 500), absence).is_some()
+    });
+    assert_eq!(extended.count(), 8);
+    timing.begin(us(1_000));
+    assert!(
+        timing.excuse(at(999_500), Absence::until(at(1_000_000), us(4_900))).is_some(),
+        "the next wait is not extended"
+    );
+}
+
 /// An acknowledgement that arrived while the engine was not driven is processed late: the sample contains the round
 /// trip, not the delay.
 #[test]
