@@ -271,6 +271,7 @@ fn select_allows_spraying_with_a_nack_threshold() {
 
 mod footprint;
 mod irn_recovery;
+mod rfc_examples;
 mod roce_recovery;
 mod signals;
 mod tcp_recovery;
