@@ -6,6 +6,9 @@ use rnic_policy::kit::report;
 
 use super::*;
 
+#[path = "tests/published.rs"]
+mod published;
+
 const VIEW: ControlView = ControlView { now: Time::ZERO, line_rate: BitRate::gbps(200), mtu: 4_096, in_flight: 0 };
 
 /// One connection, and a datapath that applies Swift's actions.
