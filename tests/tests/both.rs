@@ -16,15 +16,16 @@ const CASES: [Case; 3] = [
     Case { transport: "falcon", options: &[("flows", "4")], seed: 1 },
 ];
 
-/// Asserts that the recording contains what the scenario is for, so that equal decisions mean something.
+/// Asserts that the recording contains what the scenario is for, so that equal decisions mean something. The bounds
+/// hold on a machine that hardly runs the process, where timers are few: 80 messages are 1280 packets.
 fn check_content(case: &Case, host: usize, compared: &Compared) {
     let Compared { calls, sent, repeated, turns, disordered, states, timers, .. } = *compared;
     let what = format!("{} host {host}: {compared:?}", case.transport);
-    assert!(calls > 2_000 && sent > 100 && states > 500, "{what}");
+    assert!(calls > 1_280 && sent > 20 && states > 100, "{what}");
     if host == 0 {
-        assert!(repeated > 5 && turns > 50 && timers > 100, "{what}");
+        assert!(sent > 1_280 && repeated > 2 && turns > 10 && timers > 10, "{what}");
     } else {
-        assert!(disordered > 5, "{what}");
+        assert!(disordered > 2, "{what}");
     }
     println!("{what}");
 }
