@@ -2,7 +2,7 @@
 
 use rnic_base::rng::RandomStreams;
 use rnic_rtl::circuit::{Change, Circuit, Timing};
-use rnic_rtl::proof::{holds, holds_always};
+use rnic_rtl::proof::{holds, holds_always, holds_always_inside};
 use rnic_rtl::tools::are_installed;
 use rnic_rtl::verilated::{Model, Verilated};
 
@@ -78,6 +78,46 @@ fn t22_the_last_writer_of_an_address_is_proved_by_induction() {
         let change = Change::new("ram_live", from, to);
         let changed = holds_always("ram_live_proof", &["lib"], &[], Some(&change)).expect("yosys has a verdict");
         assert!(!changed, "ram_live holds although {change:?}");
+    }
+}
+
+/// Returns whether `flow_set`, with a change, is proved to be a queue.
+fn is_queue(change: Option<&Change>) -> bool {
+    let net = |name: &str| format!("i_set.{name}_q");
+    let cell = |place: u32| format!("i_set.g_bank[{}].i_bank.memory_q[{}]", place % 4, place / 4);
+    let cells: Vec<String> = (0..8).rev().map(cell).collect();
+    let registers = ["head", "tail", "count", "waits", "waiting"].map(|name| (name, net(name)));
+    let nets: Vec<(&str, String)> = registers.into_iter().chain([("cells", cells.join(","))]).collect();
+    holds_always_inside("flow_set_proof", &["lib"], ("flow_set", &nets), change).expect("yosys has a verdict")
+}
+
+#[test]
+fn t2_a_set_of_flows_is_proved_to_keep_their_order_and_to_lose_none() {
+    if !are_installed(&["yosys"]) {
+        return;
+    }
+    assert!(is_queue(None));
+}
+
+#[test]
+#[ignore = "takes a minute: `make rtl-test`"]
+fn t2_faults_in_a_set_of_flows_are_noticed() {
+    if !are_installed(&["yosys"]) {
+        return;
+    }
+    for (from, to) in [
+        ("if (push_i[p-1]) first =", "if (push_i[4-p]) first ="),
+        ("is_early = is_stored || (waits_q != 4'd0)", "is_early = is_stored"),
+        ("early = is_stored ? stored", "early = (count_q > (F + 1)'(1)) ? stored"),
+        ("(pop_i && !is_early) ?", "pop_i ?"),
+        ("placed = (pop_i && !is_stored) ? (waits_q & (waits_q - 4'd1)) : waits_q", "placed = waits_q"),
+        ("place = tail_q + F'(places)", "place = tail_q + F'(p)"),
+        ("= place[F-1:2]", "= tail_q[F-1:2]"),
+        ("head_q + F'(is_taken)", "head_q + F'(pop_i)"),
+        ("(F + 1)'(places) - (F + 1)'(is_taken)", "(F + 1)'(places)"),
+        ("waiting_q <= flow_i", "if (pop_i) waiting_q <= flow_i"),
+    ] {
+        assert!(!is_queue(Some(&Change::new("flow_set", from, to))), "flow_set holds although {to}");
     }
 }
 
