@@ -62,6 +62,8 @@ pub struct Circuit {
     pub timing: Timing,
     text: Text,
     change: Option<Change>,
+    /// Files of other modules, a package first.
+    pub(crate) replaced: Vec<(String, String)>,
 }
 
 /// A change of a module written by hand: a fault that a test must notice.
@@ -121,6 +123,7 @@ impl Circuit {
             timing: Timing::Combinational,
             text: Text::Emitted(verilog::emit(name, graph)),
             change: None,
+            replaced: Vec::new(),
         }
     }
 
@@ -143,6 +146,7 @@ impl Circuit {
             timing,
             text: Text::Folders(folders.iter().map(|folder| (*folder).to_owned()).collect()),
             change: None,
+            replaced: Vec::new(),
         }
     }
 
@@ -164,6 +168,13 @@ impl Circuit {
     #[must_use]
     pub fn changed(mut self, change: Change) -> Self {
         self.change = Some(change);
+        self
+    }
+
+    /// Replaces modules by others with these names and texts, a package first.
+    #[must_use]
+    pub fn replaced(mut self, files: &[(String, String)]) -> Self {
+        files.clone_into(&mut self.replaced);
         self
     }
 
@@ -201,8 +212,11 @@ impl Circuit {
             arguments.extend(packages.iter().map(|path| path.display().to_string()));
         }
         // The folder of a changed module is searched before the others.
-        let changed = self.change.as_ref().map(|change| write_changed(change, folders, folder, &self.name));
-        let changed = changed.transpose()?;
+        let changed = self.changed_files(folders)?;
+        let changed = (!changed.is_empty()).then(|| write_changed(&changed, folder, &self.name)).transpose()?;
+        if let (Some(at), Some((package, _))) = (&changed, self.replaced.first()) {
+            arguments.push(at.join(package).display().to_string());
+        }
         arguments.extend(changed.iter().flat_map(|at| ["-y".to_owned(), at.display().to_string()]));
         for name in folders {
             arguments.extend(["-y".to_owned(), rtl_folder().join(name).display().to_string()]);
@@ -212,6 +226,23 @@ impl Circuit {
         let own = own.unwrap_or_else(|| rtl_folder().join(&folders[0]).join(&file));
         arguments.push(own.display().to_string());
         Ok(arguments)
+    }
+
+    /// Returns the names and texts of changed modules, which are in one of `folders` of `rtl`.
+    fn changed_files(&self, folders: &[String]) -> Result<Vec<(String, String)>, ToolError> {
+        let mut files = self.replaced.clone();
+        if let Some(change) = &self.change {
+            let file = format!("{}.sv", change.module);
+            let mut all =
+                folders.iter().map(|folder| modules(folder)).collect::<Result<Vec<_>, _>>()?.into_iter().flatten();
+            let found = all.find(|(name, _)| *name == file);
+            let (_, text) = found.ok_or_else(|| ToolError::Failed {
+                tool: format!("change of {}", change.module),
+                output: "no folder has this module".into(),
+            })?;
+            files.push((file, change.apply(&text)?));
+        }
+        Ok(files)
     }
 
     /// Compares the ports with those of the model in Verilator's header.
@@ -266,19 +297,12 @@ fn write_gates(module: &str, folders: &[String], parameters: &[(String, u64)], a
     Ok(file)
 }
 
-/// Writes the file of a changed module, which is in one of `folders` of `rtl`, into a new folder in `at`, and returns
-/// that folder.
-fn write_changed(change: &Change, folders: &[String], at: &Path, circuit: &str) -> Result<PathBuf, ToolError> {
+/// Writes the files of changed modules into a new folder in `at`, and returns that folder.
+fn write_changed(files: &[(String, String)], at: &Path, circuit: &str) -> Result<PathBuf, ToolError> {
     let at = at.join(format!("{circuit}_changed"));
     std::fs::create_dir_all(&at).map_err(|source| ToolError::File { path: at.display().to_string(), source })?;
-    let file = format!("{}.sv", change.module);
-    for folder in folders {
-        if let Some((_, text)) = modules(folder)?.iter().find(|(name, _)| *name == file) {
-            write(&at.join(&file), &change.apply(text)?)?;
-            return Ok(at);
-        }
-    }
-    Err(ToolError::Failed { tool: format!("change of {}", change.module), output: "no folder has this module".into() })
+    files.iter().try_for_each(|(file, text)| write(&at.join(file), text))?;
+    Ok(at)
 }
 
 /// Returns the names of the files in `folder` of the repository's folder `rtl`, packages first, and their texts.

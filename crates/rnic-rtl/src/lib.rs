@@ -19,6 +19,7 @@ pub mod circuit;
 mod shim;
 
 pub mod lockstep;
+pub mod mutants;
 pub mod proof;
 pub mod spec;
 pub mod tonic;

@@ -58,7 +58,7 @@ impl Verilated {
     /// # Errors
     /// When there is no such circuit, or the process cannot be started.
     pub fn start(&self, name: &str, seed: u32) -> Result<Model, ToolError> {
-        self.start_model(name, seed, None)
+        self.start_model(name, seed, None, 0)
     }
 
     /// Does the same, and writes the values of all signals over time to `file`, in the format FST, until the model is
@@ -67,10 +67,19 @@ impl Verilated {
     /// # Errors
     /// As [`Verilated::start`].
     pub fn start_with_waves(&self, name: &str, seed: u32, file: &Path) -> Result<Model, ToolError> {
-        self.start_model(name, seed, Some(file))
+        self.start_model(name, seed, Some(file), 0)
     }
 
-    fn start_model(&self, name: &str, seed: u32, waves: Option<&Path>) -> Result<Model, ToolError> {
+    /// Starts the model of a circuit with [`Mutants`](crate::mutants::Mutants) as the one with this number; 0 is the
+    /// circuit without a fault.
+    ///
+    /// # Errors
+    /// As [`Verilated::start`].
+    pub fn start_mutant(&self, name: &str, seed: u32, number: usize) -> Result<Model, ToolError> {
+        self.start_model(name, seed, None, number)
+    }
+
+    fn start_model(&self, name: &str, seed: u32, waves: Option<&Path>, mutant: usize) -> Result<Model, ToolError> {
         let failed = |source| ToolError::Start { tool: format!("the model of {name}"), source };
         let number = self.circuits.iter().position(|circuit| circuit.name == name);
         let number = number.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
@@ -78,6 +87,9 @@ impl Verilated {
         // Seeds of Verilator are 1 to 2^31 - 1.
         let seed = seed % (i32::MAX as u32 - 1) + 1;
         command.args([number.to_string(), "+verilator+rand+reset+2".into(), format!("+verilator+seed+{seed}")]);
+        if mutant != 0 {
+            command.arg(format!("+mutant={mutant}"));
+        }
         if let Some(folder) = &self.coverage {
             let file = format!("{name}-{}-{seed}.dat", std::process::id());
             command.env("RNIC_RTL_COVERAGE_FILE", Path::new(folder).join(file));
@@ -122,6 +134,10 @@ impl Compiler {
         );
         if self.has_coverage {
             arguments.push("--coverage-line".to_owned());
+        }
+        if !circuit.replaced.is_empty() {
+            // A fault may be what a lint would find.
+            arguments.push("-Wno-lint".to_owned());
         }
         if self.has_waves {
             arguments.push("--trace-fst".to_owned());

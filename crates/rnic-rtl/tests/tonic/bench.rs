@@ -2,8 +2,8 @@
 
 use rnic_base::{RandomStream, RandomStreams};
 use rnic_program::{Fields as _, Scheme, Transport};
-use rnic_rtl::tonic::nic::{Bench, Nic};
-use rnic_rtl::verilated::Verilated;
+use rnic_rtl::tonic::nic::{Bench, Difference, Nic};
+use rnic_rtl::verilated::{Model, Verilated};
 use rnic_tonic::{FlowId, FlowSetup, Input, Installed, Packet, SegmentId, Sizes, Tonic};
 
 use crate::network::{Call, Conditions, LINK, Network};
@@ -39,10 +39,15 @@ impl Case {
 
     /// Starts model and circuit.
     pub fn bench(&self, verilated: &Verilated, seed: u32) -> Bench {
+        self.bench_of(verilated.start(&self.name(), seed).expect("the model starts"))
+    }
+
+    /// Puts a model in Rust beside a circuit's.
+    pub fn bench_of(&self, circuit: Model) -> Bench {
         let installed = Installed::new(self.program, self.parameters(), LINK).expect("the program is well formed");
         let sizes = Sizes { flows: self.flows, window: self.window, ..Sizes::default() };
         let tonic = Tonic::new(sizes, installed).expect("the sizes are possible");
-        Bench::new(self.nic(), tonic, verilated.start(&self.name(), seed).expect("the model starts"))
+        Bench::new(self.nic(), tonic, circuit)
     }
 }
 
@@ -96,8 +101,14 @@ pub fn draw_calls(network: &mut Network, seed: u64, flows: u16, end: u64) {
     }
 }
 
-/// Runs a network around model and circuit.
+/// Runs a network around model and circuit, which do not differ.
 pub fn run_network(bench: &mut Bench, case: &Case, seed: u64, cycles: u64) -> usize {
+    let left = try_network(bench, case, seed, cycles);
+    left.unwrap_or_else(|difference| panic!("{}, seed {seed}: {difference}", case.name()))
+}
+
+/// Runs a network around model and circuit until they differ.
+pub fn try_network(bench: &mut Bench, case: &Case, seed: u64, cycles: u64) -> Result<usize, Box<Difference>> {
     let mut network = Network::new(seed, case.flows, rough(case.program));
     draw_calls(&mut network, seed, case.flows, cycles);
     let mut random = RandomStreams::new(seed).stream("output");
@@ -105,14 +116,12 @@ pub fn run_network(bench: &mut Bench, case: &Case, seed: u64, cycles: u64) -> us
         let mut input = network.input(&mut bench.tonic);
         input.is_blocked = random.below(16) == 0;
         let observed = (cycle % u64::from(case.flows)) as FlowId;
-        let address = bench.step(&input, observed);
-        let address = address.unwrap_or_else(|difference| panic!("{}, seed {seed}: {difference}", case.name()));
-        if let Some(address) = address.filter(|_| !input.is_blocked) {
+        if let Some(address) = bench.step(&input, observed)?.filter(|_| !input.is_blocked) {
             network.take(cycle, address);
         }
     }
-    bench.flush().unwrap_or_else(|difference| panic!("{}, seed {seed}: {difference}", case.name()));
-    network.left.len()
+    bench.flush()?;
+    Ok(network.left.len())
 }
 
 /// Runs a network without faults, in which every segment is acknowledged `delay` cycles later; returns the cycle and
@@ -148,8 +157,14 @@ enum Aim {
 }
 
 /// Sends packets that say anything, as often as one a cycle, to the first `flows` flows, while a driver adds and
-/// removes them.
+/// removes them; model and circuit do not differ.
 pub fn run_hostile(bench: &mut Bench, case: &Case, flows: u16, seed: u64, cycles: u64) -> u64 {
+    let left = try_hostile(bench, case, flows, seed, cycles);
+    left.unwrap_or_else(|difference| panic!("{}, seed {seed}: {difference}", case.name()))
+}
+
+/// Does the same until they differ.
+pub fn try_hostile(bench: &mut Bench, case: &Case, flows: u16, seed: u64, cycles: u64) -> Result<u64, Box<Difference>> {
     let mut random = RandomStreams::new(seed).stream("hostile");
     let (mut aim, mut favourite, mut share, mut blocked) = (Aim::Any, 0, 2, 2);
     let mut left = 0;
@@ -170,12 +185,11 @@ pub fn run_hostile(bench: &mut Bench, case: &Case, flows: u16, seed: u64, cycles
         let packet = (random.below(share) == 0).then(|| (flow, lie(bench, &mut random, flow, cycle)));
         let input = Input { packet, is_blocked: random.below(16) < blocked };
         let observed = if random.below(2) == 0 { flow } else { random.below(case.flows.into()) as FlowId };
-        let address = bench.step(&input, observed);
-        let address = address.unwrap_or_else(|difference| panic!("{}, seed {seed}: {difference}", case.name()));
+        let address = bench.step(&input, observed)?;
         left += u64::from(address.is_some() && !input.is_blocked);
     }
-    bench.flush().unwrap_or_else(|difference| panic!("{}, seed {seed}: {difference}", case.name()));
-    left
+    bench.flush()?;
+    Ok(left)
 }
 
 /// Makes a call of the driver now and then; some are refused.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod memories;
+mod mutants;
 #[path = "../../../rnic-tonic/tests/mechanisms/network.rs"]
 #[allow(dead_code, reason = "the tests of the model use all of it")]
 mod network;

@@ -1,5 +1,5 @@
-//! A program whose outputs depend on its inputs in no sensible way, one for each credit scheme. The timers of the one
-//! with windows are so short that many expire.
+//! A program whose outputs depend on its inputs in no sensible way, one for each credit scheme. The timers of those
+//! with windows and with tokens are so short that many expire.
 
 macro_rules! wild {
     ($module:ident, $name:literal, $scheme:ident, $ticks:tt) => {
@@ -67,4 +67,4 @@ macro_rules! wild {
 
 wild!(window, "wild-window", window, 3);
 wild!(rate, "wild-rate", rate, 255);
-wild!(token, "wild-token", token, 1023);
+wild!(token, "wild-token", token, 3);
