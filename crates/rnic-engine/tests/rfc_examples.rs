@@ -50,7 +50,7 @@ fn window(pair: &Pair) -> u64 {
     QpSnapshot::of(&pair.left.engine, pair.left.qpn).expect("the queue pair exists").window
 }
 
-/// RFC 2018, section 4, case 2: of eight segments the first is lost. Every later one causes an acknowledgement of the
+/// RFC 2018, section 7, case 2: of eight segments the first is lost. Every later one causes an acknowledgement of the
 /// first, with a block that ends after it. Our acknowledgements name the segment that caused them, which is what each
 /// acknowledgement adds to the block: after all seven it is the RFC's, 5500 to 9000.
 #[test]
@@ -64,7 +64,7 @@ fn rfc2018_case_2_the_first_of_eight_segments_is_lost() {
     assert_eq!(pair.nacks_of(From::Right, FIRST), expected);
 }
 
-/// RFC 2018, section 4, case 3: the second, fourth, sixth and eighth of eight segments are lost; then the fourth and
+/// RFC 2018, section 7, case 3: the second, fourth, sixth and eighth of eight segments are lost; then the fourth and
 /// the second arrive late. The RFC's first block has the segment that caused the acknowledgement; the others repeat
 /// what earlier acknowledgements have reported, which ours do not. The late second segment is acknowledged with all up
 /// to the sixth: 7500 in the RFC.
