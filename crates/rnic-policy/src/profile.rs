@@ -642,7 +642,7 @@ impl Profile {
         } else if recovery.policy.times_packets {
             return Err(ProfileError::NoTransmitTimes(self.name, recovery.policy.name));
         }
-        if self.paths.policy.reorders && !(recovery.policy.tolerates_reordering)(&recovery.params) {
+        if self.paths.policy.reorders && !recovery.policy.allows_reordering(&recovery.params) {
             return Err(ProfileError::ReorderingCausesRetransmission(
                 self.name,
                 recovery.policy.name,

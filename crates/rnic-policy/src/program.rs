@@ -160,6 +160,11 @@ impl ProgramPolicy {
         self.transport.executor()
     }
 
+    /// Returns whether packets that arrive out of order certainly cause no retransmissions, by the program's graphs.
+    pub const fn tolerates_reordering(&self) -> bool {
+        self.needs.tolerates_reordering
+    }
+
     /// Returns whether the program was loaded from a file: it is not trusted.
     pub const fn is_loaded(&self) -> bool {
         self.substitute.is_some()

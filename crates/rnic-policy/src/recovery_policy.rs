@@ -99,6 +99,14 @@ impl RecoveryPolicy {
         }
     }
 
+    /// Returns whether packets that arrive out of order cause no retransmissions with these parameters, or not at once.
+    pub fn allows_reordering(&self, params: &Params) -> bool {
+        match self.program {
+            Some(program) => program.tolerates_reordering(),
+            None => (self.tolerates_reordering)(params),
+        }
+    }
+
     /// Returns whether `self` and `other`, policies of the same name, run the same program, or both none.
     pub fn is_of(&self, other: &Self) -> bool {
         match (self.program, other.program) {

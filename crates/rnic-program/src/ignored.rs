@@ -5,6 +5,9 @@
 //! and `start` follows `old_start`; all else is unknown. Values are numbers of operations (equal numbers are equal
 //! values), each with the least and the largest value that it can have. Some of the state, and of the window, rate and
 //! timer, must have the value with which a flow starts; those are the conditions that the caller checks.
+//!
+//! In the same way the graphs show whether packets that arrive out of order make a program retransmit: not if it marks
+//! nothing without a trimmed packet or an expired timer, whatever its other inputs are.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +30,31 @@ pub fn needs(program: &dyn Transport) -> Result<Needs, RecordError> {
         newly: reads("in_newly"),
         rate: !incoming.passes_on("cur_rate", "act_rate") || !periodic.passes_on("cur_rate", "act_rate"),
         ignored: conditions(&program.description(), &incoming),
+        tolerates_reordering: never_marks(&program.description(), &incoming, "in_trimmed")
+            && never_marks(&program.description(), &periodic, "in_expired"),
     })
 }
+
+/// Returns whether `function` of `program` certainly marks nothing while its input `cause` is not set.
+fn never_marks(program: &Description, function: &Graph, cause: &str) -> bool {
+    let (_, values) = evaluate(program, function, &Event { known: &[(cause, 0)], is_progress: false }, &[]);
+    let mark = function.outputs().iter().find(|(port, _)| port.name == "act_mark");
+    mark.is_some_and(|(_, index)| values[usize::from(*index)].constant() == Some(0))
+}
+
+/// Known inputs of a function.
+struct Event<'e> {
+    /// Inputs with a known value.
+    known: &'e [(&'e str, u64)],
+    /// True if the packet is an acknowledgement that advances: `cum` is `start`, and `start` follows `old_start`.
+    is_progress: bool,
+}
+
+/// An acknowledgement without any other report.
+const PLAIN_ACK: Event<'static> = Event {
+    known: &[("in_ack", 1), ("in_nack", 0), ("in_trimmed", 0), ("in_cnp", 0), ("in_sacked", 0), ("in_sack_new", 0)],
+    is_progress: true,
+};
 
 /// Returns the conditions under which `incoming`, the function for packets of `program`, answers every plain
 /// acknowledgement by restarting the timer and changes nothing: no part of the state, window, rate or duration of the
@@ -54,7 +80,7 @@ pub fn conditions(program: &Description, incoming: &Graph) -> Option<Vec<Conditi
 
 /// Returns whether a plain acknowledgement certainly changes nothing where `conditions` hold.
 fn changes_nothing(program: &Description, incoming: &Graph, conditions: &[Condition]) -> bool {
-    let (inputs, values) = evaluate(program, incoming, conditions);
+    let (inputs, values) = evaluate(program, incoming, &PLAIN_ACK, conditions);
     let input = |name: &str| incoming.inputs().iter().position(|port| port.name == name).map(|at| inputs[at]);
     incoming.outputs().iter().all(|(port, index)| {
         let value = values[usize::from(*index)];
@@ -73,12 +99,17 @@ fn changes_nothing(program: &Description, incoming: &Graph, conditions: &[Condit
     })
 }
 
-/// Returns the values of the inputs and of the nodes for a plain acknowledgement where `conditions` hold.
-fn evaluate(program: &Description, incoming: &Graph, conditions: &[Condition]) -> (Vec<Value>, Vec<Value>) {
-    let mut evaluation = Evaluation { graph: incoming, made: Vec::new(), known: BTreeMap::new() };
+/// Returns the values of the inputs and of the nodes of `graph` for an event, where `conditions` hold.
+fn evaluate(
+    program: &Description,
+    graph: &Graph,
+    event: &Event<'_>,
+    conditions: &[Condition],
+) -> (Vec<Value>, Vec<Value>) {
+    let mut evaluation = Evaluation { graph, event, made: Vec::new(), known: BTreeMap::new() };
     let inputs = evaluation.inputs(program, conditions);
-    let mut values: Vec<Value> = Vec::with_capacity(incoming.nodes().len());
-    for node in incoming.nodes() {
+    let mut values: Vec<Value> = Vec::with_capacity(graph.nodes().len());
+    for node in graph.nodes() {
         let value = match node.op {
             Op::Input(position) => inputs[usize::from(position)],
             op => {
@@ -117,6 +148,7 @@ struct Made {
 
 struct Evaluation<'g> {
     graph: &'g Graph,
+    event: &'g Event<'g>,
     /// By number.
     made: Vec<Made>,
     /// Number of a value, by its operation, the numbers of its arguments, and its width.
@@ -133,14 +165,16 @@ impl Evaluation<'_> {
         let mut inputs = Vec::with_capacity(graph.inputs().len());
         for (at, port) in graph.inputs().iter().enumerate() {
             let most = if let Kind::Bits(bits) = port.kind { mask(bits) } else { u64::MAX };
-            inputs.push(match port.name.as_str() {
-                "in_ack" => self.constant(1),
-                "in_nack" | "in_trimmed" | "in_cnp" | "in_sacked" | "in_sack_new" => self.constant(0),
-                _ => self.value((Op::Input(at as u16), [Value::NONE; 3]), 0, (0, most)),
+            let known = self.event.known.iter().find(|(name, _)| *name == port.name);
+            inputs.push(match known {
+                Some((_, value)) => self.constant(*value),
+                None => self.value((Op::Input(at as u16), [Value::NONE; 3]), 0, (0, most)),
             });
         }
         let position = |name: &str| graph.inputs().iter().position(|port| port.name == name);
-        if let (Some(cum), Some(start)) = (position("in_cum"), position("in_start")) {
+        if let (Some(cum), Some(start)) = (position("in_cum"), position("in_start"))
+            && self.event.is_progress
+        {
             inputs[cum] = inputs[start];
         }
         for condition in conditions {
@@ -233,7 +267,7 @@ impl Evaluation<'_> {
 
     /// Returns whether `a` and `b` are the first unacknowledged segments after and before the packet.
     fn is_advance(&self, a: Value, b: Value) -> bool {
-        self.is_input(a, "in_start") && self.is_input(b, "in_old_start")
+        self.event.is_progress && self.is_input(a, "in_start") && self.is_input(b, "in_old_start")
     }
 
     fn is_input(&self, value: Value, name: &str) -> bool {

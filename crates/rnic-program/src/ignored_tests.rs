@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rnic_base::{RandomStream, RandomStreams};
 
-use super::{conditions, evaluate};
+use super::{PLAIN_ACK, conditions, evaluate};
 use crate::fields::{Fields as _, Initial, mask};
 use crate::loaded::{WORDS_MAX, input_words, inputs};
 use crate::transport::{Condition, Setting, Transport};
@@ -191,7 +191,7 @@ fn values_are_those_of_the_interpreter() {
         let Some(graph) = drawn(&mut random) else { continue };
         graphs += 1;
         let conditions: Vec<Condition> = all.iter().filter(|_| random.below(2) == 0).cloned().collect();
-        let (_, values) = evaluate(&program, &graph, &conditions);
+        let (_, values) = evaluate(&program, &graph, &PLAIN_ACK, &conditions);
         let machine = Machine::new(&graph);
         for _ in 0..24 {
             let parameters = stimuli.parameters(&program.parameters);

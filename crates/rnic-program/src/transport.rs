@@ -201,11 +201,15 @@ pub struct Needs {
     pub rate: bool,
     /// The conditions under which it [ignores](crate::ignored) acknowledgements; `None` when none are known.
     pub ignored: Option<Vec<Condition>>,
+    /// True if it marks segments only when one was trimmed or the timer has expired, so that packets that arrive out of
+    /// order cause no retransmissions.
+    pub tolerates_reordering: bool,
 }
 
 impl Needs {
     /// Everything: for a program without graphs.
-    pub const ALL: Self = Self { acked: true, marked: true, newly: true, rate: true, ignored: None };
+    pub const ALL: Self =
+        Self { acked: true, marked: true, newly: true, rate: true, ignored: None, tolerates_reordering: false };
 }
 
 /// The symbolic form of a function of a transport: its event, parameters, state and actions.

@@ -13,7 +13,7 @@ fn cross_checks_are_inside_their_tolerances() {
     let work = Work::new(selected, Size::Fast, None).expect("the plans can be run");
     let samples = run(&work, 2);
     let rows = report(&work, &samples).rows().concat();
-    assert_eq!(rows.len(), 40, "rows of these experiments");
+    assert_eq!(rows.len(), 44, "rows of these experiments");
     let failed: Vec<_> = rows.iter().filter(|row| row.is_failure()).collect();
     assert!(failed.is_empty(), "{failed:#?}");
     let outside = rows.iter().filter(|row| row.verdict == Verdict::Outside).map(|row| row.row.as_str());

@@ -263,10 +263,13 @@ fn select_allows_spraying_with_a_nack_threshold() {
     let profile =
         select("irn", [("paths", "spray"), ("nack_threshold", "16")]).expect("a NACK threshold tolerates reordering");
     assert_eq!(profile.paths.policy.name, "spray");
-    assert!(matches!(
-        select("roce-gbn", [("paths", "spray")]),
-        Err(SelectError::Composition(ProfileError::ReorderingCausesRetransmission(..)))
-    ));
+    for name in ["roce-gbn", "tonic-irn", "tonic-new-reno"] {
+        assert!(matches!(
+            select(name, [("paths", "spray")]),
+            Err(SelectError::Composition(ProfileError::ReorderingCausesRetransmission(..)))
+        ));
+    }
+    select("tonic-ndp", [("paths", "spray")]).expect("NDP retransmits what was trimmed");
 }
 
 mod footprint;

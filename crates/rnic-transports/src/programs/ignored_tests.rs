@@ -107,6 +107,45 @@ fn t19_mutants_of_programs_ignore_only_what_changes_nothing() {
     assert!(ignoring > 40 && changing > 100, "{ignoring} ignore some, {changing} none");
 }
 
+#[test]
+fn t19_only_ndp_retransmits_nothing_when_packets_are_reordered() {
+    let tolerant = all().filter(|program| program.needs().expect("every program has graphs").tolerates_reordering);
+    assert_eq!(tolerant.map(|program| program.description().name).collect::<Vec<_>>(), ["ndp"]);
+}
+
+/// Programs, and mutants of them, that are said to tolerate reordering mark nothing for any packet that is not trimmed,
+/// and in no visit without an expired timer.
+#[test]
+fn t19_what_tolerates_reordering_marks_only_what_was_trimmed_or_timed_out() {
+    let (mut tolerant, mut others) = (0, 0);
+    for program in all() {
+        let (description, graphs) = (program.description(), program.graphs(Lowering::Joins).expect("it has graphs"));
+        let incoming = mutants(&graphs.incoming).into_iter().map(|incoming| Graphs { incoming, ..graphs.clone() });
+        let periodic = mutants(&graphs.periodic).into_iter().map(|periodic| Graphs { periodic, ..graphs.clone() });
+        for mutant in incoming.chain(periodic) {
+            let mutant = Loaded::new(description.clone(), mutant).expect("its ports are those of the program");
+            if !mutant.needs().expect("it has graphs").tolerates_reordering {
+                others += 1;
+                continue;
+            }
+            tolerant += 1;
+            let mut stimuli = Stimuli::new(62);
+            for _ in 0..200 {
+                let parameters = stimuli.parameters(&description.parameters);
+                let mut state = stimuli.state(&description);
+                let packet = Incoming { trimmed: false, ..stimuli.incoming() };
+                let mut actions = Actions { mark: false, ..stimuli.actions() };
+                mutant.incoming(&packet, &parameters, &mut state, &mut actions);
+                assert!(!actions.mark, "{}: {packet:?}", description.name);
+                let visit = Periodic { expired: false, ..stimuli.periodic() };
+                mutant.periodic(&visit, &parameters, &mut state, &mut actions);
+                assert!(!actions.mark, "{}: {visit:?}", description.name);
+            }
+        }
+    }
+    assert!(tolerant > 5 && others > 100, "{tolerant} tolerate reordering, {others} do not");
+}
+
 /// A program with a wrong description of what it ignores.
 struct Wrong(&'static dyn Transport);
 
