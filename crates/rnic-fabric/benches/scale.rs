@@ -2,8 +2,8 @@
 //! caches of a processor.
 //!
 //! Every host sends to one other at 100 Gbit/s with IRN (`plans/k8-permutation.toml`). A hop is a packet on a link;
-//! acknowledgements count. The time to create the network is not included, its memory is. Networks are simulated in
-//! turns, and the fastest turn of each counts.
+//! acknowledgements count. The time to create the network is not included. Networks are simulated in turns, and the
+//! fastest turn of each counts.
 //!
 //! Run `cargo bench -p rnic-fabric --bench scale`; `-- 8 32` names other numbers of ports per switch.
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads its arguments and its processor time")]

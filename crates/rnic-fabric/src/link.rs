@@ -161,7 +161,7 @@ impl Links {
 
     /// Prefetches the slot of the next entry of `ring`.
     #[inline]
-    pub(crate) fn prefetch_last(&self, ring: u32) {
+    pub(crate) fn prefetch_next_slot(&self, ring: u32) {
         let ring = &self.rings[ring as usize];
         prefetch_at(&ring.slots, ring.slot_index(ring.tail));
     }

@@ -189,7 +189,7 @@ impl Port {
         slow.map_or(self.rare.rate, |slow| slow.min(self.rare.rate))
     }
 
-    /// Prefetches the ring of the link on which this port sends; the ring must be of the same part of the network.
+    /// Prefetches the ring of the link on which this port sends, unless the link leads to another part of the network.
     #[inline]
     pub(crate) fn prefetch_ring(&self, network: &Network) {
         if self.end.part == network.part() {
@@ -201,7 +201,7 @@ impl Port {
     #[inline]
     pub(crate) fn prefetch_tail(&self, network: &Network) {
         if self.end.part == network.part() {
-            network.links.prefetch_last(self.end.ring);
+            network.links.prefetch_next_slot(self.end.ring);
         }
     }
 

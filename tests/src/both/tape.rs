@@ -123,7 +123,7 @@ impl Tape {
     }
 }
 
-/// An observer that records onto a tape, which its owner keeps.
+/// An observer that records the calls of an engine; its clones share the recording.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder(Arc<Mutex<Tape>>);
 
@@ -132,7 +132,7 @@ impl Recorder {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the tape, and starts an empty one.
+    /// Returns the calls recorded so far, and starts an empty recording.
     pub fn take(&self) -> Tape {
         std::mem::take(&mut self.tape())
     }
