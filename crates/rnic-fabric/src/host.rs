@@ -448,6 +448,9 @@ impl Host {
             let Self { sessions, engine, memory, violations, .. } = self;
             sessions.complete(now, &completion, engine, memory.as_mut(), violations);
         }
+        while let Some((at, slot)) = self.sessions.take_thinking() {
+            self.start_at(at, slot);
+        }
         if self.sessions.script.is_some() {
             schedule_delays(self);
         }

@@ -95,6 +95,8 @@ pub struct Traffic {
     pub latencies: bool,
     /// Time after which no new message is posted, even if some are left.
     pub until: Option<Time>,
+    /// Time from the completion of a message to the post of the next one.
+    pub think: Duration,
 }
 
 impl Traffic {
@@ -106,6 +108,7 @@ impl Traffic {
         count: None,
         latencies: false,
         until: None,
+        think: Duration::ZERO,
     };
 
     /// Returns the number of messages of a flow of `bytes`; at least one.

@@ -36,7 +36,7 @@ const SWITCHES: [&str; 5] = [
 ];
 
 /// Workloads for every topology: they need two hosts, which every topology has.
-const WORKLOADS: [&str; 12] = [
+const WORKLOADS: [&str; 13] = [
     "{ kind = \"closed-loop\", op = \"write\", message = \"9KB\", depth = 8, count = 30, queue_pairs = 3 }",
     "{ kind = \"closed-loop\", op = \"write-imm\", message = 1, depth = 16, count = 60 }",
     "{ kind = \"closed-loop\", op = \"send\", message = \"5KB\", depth = 4, count = 40, queue_pairs = 2 }",
@@ -47,6 +47,8 @@ const WORKLOADS: [&str; 12] = [
     "{ kind = \"poisson\", load = \"40%\", size = \"20KB\", duration = \"50us\", op = \"send\" }",
     "{ kind = \"closed-loop\", op = \"read-write\", message = \"6KB\", depth = 3, duration = \"60us\", \
        queue_pairs = 4 }",
+    "{ kind = \"closed-loop\", op = \"read-write\", message = \"6KB\", depth = 3, duration = \"60us\", \
+       think = \"7us\", queue_pairs = 4 }",
     "{ kind = \"incast\", senders = 1, bytes = \"60KB\", repeats = 2, interval = \"40us\", op = \"write\", \
        background = { load = \"30%\", sizes = \"uniform:1KB-20KB\" } }",
     "{ kind = \"collective\", collective = \"all-reduce\", bytes = \"60KB\", count = 3 }",

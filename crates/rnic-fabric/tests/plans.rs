@@ -136,6 +136,7 @@ kind = "closed-loop"
 op = "read"
 message = "64KiB"
 depth = 16
+think = "10us"
 count = 10
 jitter = "10us"
 queue_pairs = 4

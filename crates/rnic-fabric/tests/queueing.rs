@@ -1,7 +1,10 @@
 //! The network agrees with queueing theory where theory has exact results: an output of a switch is a queue M/D/1, and
-//! the link of a NIC, which its queue pairs share packet by packet, is processor sharing.
+//! the link of a NIC, which its queue pairs share packet by packet, is processor sharing. Closed loops obey the
+//! response time law.
 //!
 //! Flows are drawn here, and read as a trace, so that the arrivals are known to be Poisson.
+
+mod common;
 
 use rnic_base::{Duration, RandomStream, RandomStreams};
 use rnic_fabric::{Plan, Report, Simulation};
@@ -119,5 +122,35 @@ fn the_link_of_a_nic_is_processor_sharing() {
         let expected = 1.0 / (1.0 - rho);
         println!("{name}: slowdown {found:.3}, expected {expected:.3}");
         assert!((found / expected - 1.0).abs() < 0.08, "{name}: slowdown {found}, expected {expected}");
+    }
+}
+
+/// A host that reads; its queue pairs think for 20 us after each message.
+const CLOSED: &str = r#"
+    mtu = 1024
+    topology = { kind = "star", hosts = 2 }
+    links = { rate = "100Gbps", delay = "1us" }
+    switch = { model = "shared-buffer", buffer = "64MB" }
+    transport = { name = "irn" }
+"#;
+
+/// The response time law of closed networks (Denning and Buzen, 1978, section 5): of n messages, each is in flight for
+/// R and thought about for Z, so that X a second complete, with n = X (R + Z).
+#[test]
+fn closed_loops_obey_the_response_time_law() {
+    for (queue_pairs, depth) in [(1_u32, 1_u32), (8, 1), (2, 5)] {
+        let workload = format!(
+            "{{ kind = \"closed-loop\", op = \"read\", message = \"64KB\", think = \"20us\", duration = \"10ms\", \
+             queue_pairs = {queue_pairs}, depth = {depth} }}"
+        );
+        let report = common::run(CLOSED, &[("workload", &workload)], 1);
+        let latency = report.latency_us.expect("closed loops measure it").avg;
+        let rate = report.messages as f64 / report.elapsed_us;
+        let (expected, found) = (f64::from(queue_pairs * depth), rate * (latency + 20.0));
+        println!("{queue_pairs} x {depth}: {latency:.2} us, {rate:.3} a microsecond, {found:.3} messages");
+        assert!((found / expected - 1.0).abs() < 0.01, "{found} of {expected}");
+        assert!(report.elapsed_us > 9_900.0 && report.elapsed_us < 10_100.0, "{}", report.elapsed_us);
+        let what = format!("{queue_pairs} x {depth}");
+        common::assert_independent_of_order_and_parts(&report, CLOSED, &[("workload", &workload)], 1, &what);
     }
 }

@@ -5,7 +5,7 @@
 //! posts the next message when one completes, and the receiving end replaces each receive that is used. This module
 //! does both, immediately and locally at each host; [`crate::Simulation`] creates and destroys the queue pairs.
 
-use rnic_base::Time;
+use rnic_base::{Duration, Time};
 use rnic_engine::{Completion, Engine, Key, RecvRequest, RemoteMemory, SendFlags, SendOp, SendRequest, Sge};
 use rnic_wire::Qpn;
 use slab::Slab;
@@ -57,6 +57,8 @@ pub(crate) struct Sender {
     posted_at: Box<[Time]>,
     /// Messages that arrive independently of completions (open loop).
     backlog: Option<Box<Backlog>>,
+    /// Number of messages that are posted when the time to think after an earlier one is over.
+    thinking: u32,
     /// Rate of the sender in the measured time.
     rate: CompletionRate,
     /// Index of the tenant that the sender belongs to, in the workload `tenants`.
@@ -116,7 +118,7 @@ pub(crate) struct Sessions {
     pub(crate) flow_events: Vec<FlowEvent>,
     /// Duration from post to completion of every message, if latencies are measured; without the messages of tenants
     /// and of groups of traffic.
-    pub(crate) latencies: Vec<rnic_base::Duration>,
+    pub(crate) latencies: Vec<Duration>,
     pub(crate) messages: u64,
     /// Start and end of the interval in which completed messages are counted in `steady_bytes`.
     pub(crate) steady: Option<(Time, Time)>,
@@ -132,6 +134,8 @@ pub(crate) struct Sessions {
     pub(crate) script: Option<Box<ScriptRun>>,
     /// Queue pairs with new work, one entry per request, when the NIC has to fetch work requests.
     pub(crate) doorbells: Option<Vec<Qpn>>,
+    /// Senders that think, in the order in which they have begun: when each posts its next message.
+    thinking: VecDeque<(Time, u32)>,
 }
 
 /// Returns the number of bytes of message `index`: that in `lengths`, if there are any.
@@ -174,6 +178,7 @@ impl Sender {
             released: u32::MAX,
             posted_at: vec![Time::ZERO; depth as usize].into_boxed_slice(),
             backlog: None,
+            thinking: 0,
             rate: CompletionRate::default(),
             tenant: None,
             group: None,
@@ -192,7 +197,19 @@ impl Sender {
         if let Some(backlog) = &mut self.backlog {
             backlog.waiting.clear();
         }
-        self.messages = self.messages.min(self.posted);
+        self.messages = self.messages.min(self.posted + self.thinking);
+    }
+
+    /// Returns the time at which the message after the one that completes at `now` is posted, when the sender thinks
+    /// before; there is none if the workload ends by then.
+    fn think(&mut self, now: Time) -> Option<Time> {
+        let at = now + self.traffic.think;
+        if self.traffic.until.is_some_and(|until| at >= until) {
+            self.stop();
+        }
+        let is_left = self.posted + self.thinking < self.messages;
+        self.thinking += u32::from(is_left);
+        is_left.then_some(at)
     }
 
     /// Makes the messages arrive at the times of `arrivals`, each by a call of [`Sessions::begin`].
@@ -200,11 +217,11 @@ impl Sender {
         self.backlog = Some(Box::new(Backlog { arrivals, waiting: VecDeque::new() }));
     }
 
-    /// Returns whether the sender has waited for a completion without interruption since `since`. In an open loop
-    /// and in a script there may be no message in flight.
+    /// Returns whether the sender has waited for a completion without interruption since `since`. In an open loop, in
+    /// a script and while the sender thinks there may be no message in flight.
     pub(crate) fn waits_since(&self, since: Time) -> bool {
         let oldest = self.posted_at.get((self.completed % self.traffic.depth) as usize);
-        let always_waits = self.backlog.is_none() && self.lengths.is_none();
+        let always_waits = self.backlog.is_none() && self.lengths.is_none() && self.traffic.think == Duration::ZERO;
         always_waits || self.posted > self.completed && oldest.is_none_or(|at| *at <= since)
     }
 
@@ -326,8 +343,8 @@ impl Sessions {
         self.sends.open_count() + self.receives.open_count()
     }
 
-    /// Posts the first messages of a sender, or, when messages arrive independently of completions, handles the one
-    /// that arrives now. Returns the arrival time of the next one.
+    /// Posts the first messages of a sender, or the one that it has thought about, or, when messages arrive
+    /// independently of completions, handles the one that arrives now. Returns the arrival time of the next one.
     pub(crate) fn begin(
         &mut self,
         now: Time,
@@ -349,6 +366,11 @@ impl Sessions {
         }
         if sender.lengths.is_some() {
             // The tasks of the script post.
+            return None;
+        }
+        if sender.thinking > 0 {
+            sender.thinking -= 1;
+            self.post_send(now, slot, engine, memory);
             return None;
         }
         for _ in 0..sender.messages.min(sender.traffic.depth).min(sender.released) {
@@ -454,7 +476,11 @@ impl Sessions {
         if can_stop && sender.traffic.until.is_some_and(|until| now >= until) {
             sender.stop();
         }
-        let (flow, done, more) = (sender.flow, sender.completed == sender.messages, sender.has_more());
+        let thinks = sender.traffic.think > Duration::ZERO;
+        if thinks && let Some(at) = sender.think(now) {
+            self.thinking.push_back((at, slot));
+        }
+        let (flow, done, more) = (sender.flow, sender.completed == sender.messages, !thinks && sender.has_more());
         let mut memory = memory;
         if done {
             self.flow_events.push(FlowEvent { at: now, flow, delivered: false });
@@ -493,6 +519,11 @@ impl Sessions {
             self.send_of_script(now, engine, memory);
         }
         verdict
+    }
+
+    /// Returns a sender that has begun to think, and when it is to begin again.
+    pub(crate) fn take_thinking(&mut self) -> Option<(Time, u32)> {
+        self.thinking.pop_front()
     }
 
     /// Starts the tasks of a script that may start at `now`.

@@ -513,6 +513,11 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     (
         "workload",
+        r#"{ kind = "closed-loop", op = "write", message = 1, count = 1, think = "18001s" }"#,
+        "workload.think: must be at most ",
+    ),
+    (
+        "workload",
         r#"{ kind = "closed-loop", op = "write", message = 1, count = 1, queue_pairs = 0 }"#,
         "workload.queue_pairs: must be above zero",
     ),

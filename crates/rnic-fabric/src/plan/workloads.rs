@@ -157,7 +157,7 @@ fn closed_loop(raw: &raw::Workload) -> Result<WorkloadPlan, PlanError> {
         jitter: raw.jitter.map_or(Duration::ZERO, |Unit(jitter)| jitter),
         alternate,
         count,
-        traffic: Traffic { op, message_bytes, depth, count: Some(count), latencies: true, until },
+        traffic: Traffic { op, message_bytes, depth, count: Some(count), latencies: true, until, think: raw.think().0 },
     })
 }
 
@@ -165,7 +165,8 @@ fn open_loop(raw: &raw::Workload) -> Result<WorkloadPlan, PlanError> {
     let op = operation(raw, None)?;
     let (message_bytes, depth) = (message_bytes(raw, op)?, raw.depth());
     let (load_ppm, until) = (load_ppm(need!(raw.load).0), Some(Time::ZERO + need!(raw.duration).0));
-    let traffic = Traffic { op, message_bytes, depth, count: Some(u32::MAX), latencies: true, until };
+    let traffic =
+        Traffic { op, message_bytes, depth, count: Some(u32::MAX), latencies: true, until, ..Traffic::ONE_MESSAGE };
     Ok(WorkloadPlan::OpenLoop { between: between(raw), load_ppm, traffic })
 }
 
@@ -238,6 +239,10 @@ pub(super) fn check(workload: &WorkloadPlan, transport: &Profile, plan: &Plan) -
             check_between(between, hosts)?;
             if *count == 0 {
                 return Err(PlanError::value("workload.count", "must be above zero"));
+            }
+            if traffic.think > PLAN_TIME_MAX {
+                let what = format!("must be at most {PLAN_TIME_MAX}, the longest run");
+                return Err(PlanError::value("workload.think", what));
             }
             check_traffic(traffic, plan)
         }

@@ -124,7 +124,7 @@ impl ChakraPlan {
             depth: MESSAGES_IN_FLIGHT_MAX.min(messages.max(1)),
             count: Some(messages),
             latencies: true,
-            until: None,
+            ..Traffic::ONE_MESSAGE
         }
     }
 

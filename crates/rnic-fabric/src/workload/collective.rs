@@ -115,7 +115,7 @@ impl CollectivePlan {
             depth: MESSAGES_IN_FLIGHT_MAX.min(messages.max(1)),
             count: Some(messages),
             latencies: true,
-            until: None,
+            ..Traffic::ONE_MESSAGE
         }
     }
 

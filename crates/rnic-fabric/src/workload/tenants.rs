@@ -139,6 +139,7 @@ impl TenantPlan {
             count: Some(u32::MAX),
             latencies: true,
             until: Some(self.stop),
+            ..Traffic::ONE_MESSAGE
         };
         Some(FlowSpec {
             start,

@@ -292,7 +292,7 @@ fn a_permutation_with_several_connections_has_one_cycle_per_connection() {
 #[test]
 fn a_closed_loop_has_the_given_queue_pairs_and_messages() {
     let traffic =
-        Traffic { op: Operation::Send, message_bytes: 100, depth: 8, count: None, latencies: true, until: None };
+        Traffic { op: Operation::Send, message_bytes: 100, depth: 8, latencies: true, ..Traffic::ONE_MESSAGE };
     let plan = closed_loop(1, 3, None, traffic);
     let flows = all(&plan, 2, 0);
     assert_eq!(flows.len(), 3);

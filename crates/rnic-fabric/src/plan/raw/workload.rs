@@ -124,6 +124,9 @@ table! {
             => "needed; permutation: all in one; atomics: 8",
         /// Messages of a queue pair, or commands of a host, in flight.
         depth: u32 [Permutation ClosedLoop OpenLoop Nvme] = 1,
+        /// Time from the completion of a message to the post of the next one, as for a program that uses a result
+        /// before it asks for the next.
+        think: Unit<Duration> [ClosedLoop] = 0,
         /// Queue pairs in total: number i belongs to host `from + i % clients`, its server is `to + i / clients %
         /// servers`.
         queue_pairs: u32 [ClosedLoop OpenLoop] = 1,
