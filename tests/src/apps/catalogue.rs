@@ -315,6 +315,13 @@ pub const CASES: &[Case] = &[
         check: Check::Says("every result right"),
         ..BASE
     },
+    Case {
+        name: "mpirun, four ranks over UCX rc",
+        server: "",
+        client: "UCX_TLS=rc_verbs,ud_verbs,self {mpirun} -n 4 {collective-times}",
+        check: Check::Says("all-gather 1048576 "),
+        ..BASE
+    },
     // MPICH over UCX, without its own shared memory: long messages are transferred by RDMA Read or RDMA Write.
     Case {
         name: "mpich allreduce, rendezvous by get",

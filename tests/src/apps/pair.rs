@@ -176,11 +176,11 @@ pub(crate) fn wait_for_port(server: &mut Running, port: &str) -> Result<(), Stri
 /// Returns `line` with Open MPI, scripts and compiled programs substituted for their placeholders.
 fn fill(line: &str, place: &Place) -> Result<String, String> {
     let mut line = line.replace("{mpirun}", MPIRUN).replace("{mpirun-alone}", MPIRUN_ALONE);
-    for (name, compiler) in [("{collective}", "mpicc"), ("{collective-mpich}", "mpicc.mpich")] {
+    for (name, compiler, source) in MPI_PROGRAMS {
         if line.contains(name) {
-            let program = place.scratch().join(compiler);
+            let program = place.scratch().join(name.trim_matches(['{', '}']));
             if !program.is_file() {
-                compile_collective(compiler, &program)?;
+                compile(compiler, source, &program)?;
             }
             line = line.replace(name, &program.to_string_lossy());
         }
@@ -217,12 +217,20 @@ fn results_without(line: &str, place: &Place) -> Result<Vec<String>, String> {
     }
 }
 
-fn compile_collective(compiler: &str, to: &std::path::Path) -> Result<(), String> {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/apps/collective.c");
+/// Compiles `source` of the folder `apps`.
+fn compile(compiler: &str, source: &str, to: &std::path::Path) -> Result<(), String> {
+    let source = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/apps")).join(source);
     let output = Command::new(compiler).args(["-O2", "-o"]).arg(to).arg(source).output();
     let output = output.map_err(|error| format!("{compiler}: {error}"))?;
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
+
+/// Programs for MPI: placeholder, compiler and source.
+const MPI_PROGRAMS: [(&str, &str, &str); 3] = [
+    ("{collective}", "mpicc", "collective.c"),
+    ("{collective-mpich}", "mpicc.mpich", "collective.c"),
+    ("{collective-times}", "mpicc", "collective_times.c"),
+];
 
 /// Scripts that run applications.
 const SCRIPTS: [(&str, &str); 4] = [
