@@ -66,7 +66,7 @@ fn plan_kinds_are_listed_with_their_keys() {
     let all = rnic(&["list", "--json"]).json();
     assert!(names(&all["plans"]).contains(&"irn-default"), "{}", all["plans"]);
     let counts = ["topologies", "workloads", "faults"].map(|table| names(&all[table]).len());
-    assert_eq!(counts, [8, 11, 8]);
+    assert_eq!(counts, [8, 11, 9]);
     let keys = |table: &str, name: &str| {
         let kind = all[table].as_array().expect("kinds").iter().find(|kind| kind["name"] == name).expect(name);
         assert!(!kind["help"].as_str().expect("a text").is_empty(), "{name}");

@@ -29,7 +29,7 @@ use crate::entry::{Entry, Flags};
 pub use burst::Burst;
 pub use delay::Delay;
 pub use down::Down;
-pub use drop::{Corrupt, Drop, Duplicate};
+pub use drop::{Corrupt, Drop, Duplicate, Mark};
 pub use reorder::Reorder;
 pub use slow::Slow;
 
@@ -55,6 +55,8 @@ pub enum Verdict {
     Duplicate,
     /// The packet arrives with some bits flipped.
     Corrupt,
+    /// The packet arrives with a congestion mark.
+    Mark,
     /// The packet arrives later by this duration.
     Delay(Duration),
 }
@@ -123,6 +125,8 @@ pub enum FaultKind {
     Duplicate(Probability),
     /// See [`Corrupt`].
     Corrupt(Probability),
+    /// See [`Mark`].
+    Mark(Probability),
     /// See [`Delay`].
     Delay {
         /// Delay of every packet.
@@ -158,6 +162,7 @@ impl FaultKind {
             Self::Reorder { probability, delay } => Box::new(Reorder::new(probability, delay, stream)),
             Self::Duplicate(probability) => Box::new(Duplicate::new(probability, stream)),
             Self::Corrupt(probability) => Box::new(Corrupt::new(probability, stream)),
+            Self::Mark(probability) => Box::new(Mark::new(probability, stream)),
             Self::Delay { fixed, jitter } => Box::new(Delay::new(fixed, jitter, stream)),
             Self::Down { from, until } => Box::new(Down::new(from, until)),
             Self::Slow { rate, from, until } => Box::new(Slow::new(rate, from, until)),
@@ -218,6 +223,7 @@ pub(crate) struct FaultChain {
 pub(crate) struct FaultOutcome {
     pub(crate) lost: bool,
     pub(crate) corrupt: bool,
+    pub(crate) marked: bool,
     pub(crate) copies: u32,
     pub(crate) delay: Duration,
 }
@@ -249,6 +255,7 @@ impl FaultChain {
                 Verdict::Drop => return FaultOutcome { lost: true, ..outcome },
                 Verdict::Duplicate => outcome.copies += 1,
                 Verdict::Corrupt => outcome.corrupt = true,
+                Verdict::Mark => outcome.marked |= !is_ack,
                 Verdict::Delay(delay) => outcome.delay += delay,
             }
         }

@@ -23,6 +23,8 @@ pub(crate) struct PortStats {
     pub(crate) faulted: u64,
     /// Of the packets lost to a fault, acknowledgements and notifications.
     pub(crate) faulted_acks: u64,
+    /// Packets that a fault marked.
+    pub(crate) marked: u64,
     /// Pause frames (XOFF) sent.
     pub(crate) pauses_sent: u64,
     /// Time for which the neighbour paused this port, or, with classes, the sum of the times for which it paused each.
@@ -246,6 +248,11 @@ impl Port {
             self.rare.stats.faulted_acks += u64::from(entry.has(Flags::ACK));
             network.remove(&entry);
             return;
+        }
+        let mut entry = entry;
+        if outcome.marked && !entry.has(Flags::MARKED) {
+            entry.set(Flags::MARKED);
+            self.rare.stats.marked += 1;
         }
         for copy in 0..=outcome.copies {
             let mut packet = entry;

@@ -227,7 +227,7 @@ pub struct Report {
     pub pauses: u64,
     /// Time that ports were paused, summed over all ports, in microseconds.
     pub pause_time_us: f64,
-    /// Packets that switches marked with ECN.
+    /// Packets that switches, and faults, marked with ECN.
     pub ecn_marks: u64,
     /// Packets whose payload switches cut, so that only their headers were forwarded.
     pub trimmed: u64,

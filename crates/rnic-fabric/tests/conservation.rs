@@ -55,7 +55,7 @@ const WORKLOADS: [&str; 13] = [
     "{ kind = \"collective\", collective = \"all-to-all\", bytes = \"40KB\", count = 4, connections = 2 }",
 ];
 
-const FAULTS: [&str; 9] = [
+const FAULTS: [&str; 10] = [
     "{ kind = \"drop\", probability = \"2%\" }",
     "{ kind = \"drop\", probability = \"5%\", packets = \"acks\" }",
     "{ kind = \"burst\", probability = \"0.2%\", length = 5 }",
@@ -64,6 +64,7 @@ const FAULTS: [&str; 9] = [
     "{ kind = \"duplicate\", probability = \"3%\" }",
     "{ kind = \"corrupt\", probability = \"1%\" }",
     "{ kind = \"delay\", jitter = \"2us\" }",
+    "{ kind = \"mark\", probability = \"5%\" }",
     "{ kind = \"down\", from = \"15us\", until = \"45us\", links = \"host-1>*\" }",
 ];
 

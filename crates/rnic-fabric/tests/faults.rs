@@ -55,6 +55,25 @@ fn corrupt_packets_are_detected_with_and_without_bytes() {
     }
 }
 
+/// Marks reach the receiver as those of a switch do: DCQCN sends slower, with packets as bytes, too.
+#[test]
+fn marked_packets_slow_dcqcn_down() {
+    let marks = r#"[{ kind = "mark", probability = "2%" }]"#;
+    for wire in ["direct", "encoded"] {
+        let workload = r#"{ kind = "closed-loop", op = "write-imm", message = "64KiB", depth = 4, count = 200 }"#;
+        let run_with = |fault: &str| {
+            let dcqcn = r#"{ name = "irn", control = "dcqcn", cap_packets = 64 }"#;
+            run(WIRE, &[("fault", fault), ("transport", dcqcn), ("workload", workload), ("wire", wire)], 5)
+        };
+        let (marked, plain) = (run_with(marks), run_with("[]"));
+        let share = marked.ecn_marks as f64 / marked.packets_sent as f64;
+        assert!((0.013..0.027).contains(&share), "{share}");
+        assert!(marked.cnps > 0 && marked.cnps <= marked.ecn_marks && plain.cnps == 0, "{}", marked.cnps);
+        assert!(marked.goodput_gbps < plain.goodput_gbps * 0.7, "{} of {}", marked.goodput_gbps, plain.goodput_gbps);
+        assert_eq!((marked.packets_retransmitted, marked.drops.fault), (0, 0));
+    }
+}
+
 #[test]
 fn reordering_is_treated_as_loss_unless_a_nack_threshold_is_set() {
     let fault = r#"[{ kind = "reorder", packets = "data", probability = "1%", displacement = 2 }]"#;

@@ -271,6 +271,7 @@ bytes = "1MB"
     r#"fault = [{ kind = "reorder", probability = "1%", displacement = 3 }]"#,
     r#"fault = [{ kind = "duplicate", probability = "1%" }]"#,
     r#"fault = [{ kind = "corrupt", probability = "1%" }]"#,
+    r#"fault = [{ kind = "mark", probability = "1%" }]"#,
     r#"fault = [{ kind = "delay", delay = "20us", jitter = "5us" }]"#,
     r#"fault = [{ kind = "down", from = "1ms", until = "2ms" }]"#,
     r#"fault = [{ kind = "slow", rate = "1Gbps", from = "1ms", until = "2ms" }]"#,

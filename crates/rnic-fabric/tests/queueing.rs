@@ -1,5 +1,5 @@
 //! The network agrees with queueing theory where theory has exact results: an output of a switch is a queue M/D/1, and
-//! the link of a NIC, which its queue pairs share packet by packet, is processor sharing. Closed loops obey the
+//! the link of a NIC, which its queue pairs share packet by packet, is processor sharing. Closed loops follow the
 //! response time law.
 //!
 //! Flows are drawn here, and read as a trace, so that the arrivals are known to be Poisson.
@@ -137,7 +137,7 @@ const CLOSED: &str = r#"
 /// The response time law of closed networks (Denning and Buzen, 1978, section 5): of n messages, each is in flight for
 /// R and thought about for Z, so that X a second complete, with n = X (R + Z).
 #[test]
-fn closed_loops_obey_the_response_time_law() {
+fn closed_loops_follow_the_response_time_law() {
     for (queue_pairs, depth) in [(1_u32, 1_u32), (8, 1), (2, 5)] {
         let workload = format!(
             "{{ kind = \"closed-loop\", op = \"read\", message = \"64KB\", think = \"20us\", duration = \"10ms\", \

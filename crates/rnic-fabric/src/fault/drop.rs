@@ -1,4 +1,4 @@
-//! Independent loss, duplication and corruption, decided at random for every packet.
+//! Independent loss, duplication, corruption and marking, decided at random for every packet.
 
 use rnic_base::{Probability, RandomStream};
 
@@ -17,6 +17,11 @@ pub struct Duplicate(RandomLoss);
 #[derive(Debug)]
 pub struct Corrupt(RandomLoss);
 
+/// Marks each packet with the same probability, as a switch with a full queue does (ECN); acknowledgements carry no
+/// mark.
+#[derive(Debug)]
+pub struct Mark(RandomLoss);
+
 #[derive(Debug)]
 struct RandomLoss {
     probability: Probability,
@@ -29,7 +34,7 @@ impl RandomLoss {
     }
 }
 
-/// Defines one of the three rules, which differ only in their verdict.
+/// Defines one of the four rules, which differ only in their verdict.
 macro_rules! random_rule {
     ($rule:ident => $verdict:expr) => {
         impl $rule {
@@ -50,3 +55,4 @@ macro_rules! random_rule {
 random_rule!(Drop => Verdict::Drop);
 random_rule!(Duplicate => Verdict::Duplicate);
 random_rule!(Corrupt => Verdict::Corrupt);
+random_rule!(Mark => Verdict::Mark);

@@ -29,6 +29,7 @@ fn random_rules_act_with_their_probability() {
         (FaultKind::Drop(PERCENT), Verdict::Drop),
         (FaultKind::Duplicate(PERCENT), Verdict::Duplicate),
         (FaultKind::Corrupt(PERCENT), Verdict::Corrupt),
+        (FaultKind::Mark(PERCENT), Verdict::Mark),
         (
             FaultKind::Reorder { probability: PERCENT, delay: Duration::from_us(3) },
             Verdict::Delay(Duration::from_us(3)),
@@ -110,8 +111,11 @@ fn rules_are_applied_in_order_until_one_drops_the_packet() {
         (Target::Acks, FaultKind::Drop(always)),
     ]);
     let outcome = chain.judge(Time::ZERO, Time::from_us(5), &data);
-    assert_eq!(outcome, FaultOutcome { lost: false, corrupt: false, copies: 1, delay: Duration::from_us(1) });
+    assert_eq!(outcome, FaultOutcome { copies: 1, delay: Duration::from_us(1), ..FaultOutcome::default() });
     assert!(chain.judge(Time::ZERO, Time::from_us(5), &ack).lost);
+    let mut chain = build(&[(Target::All, FaultKind::Mark(always))]);
+    let marked = [&data, &ack].map(|packet| chain.judge(Time::ZERO, Time::from_us(5), packet).marked);
+    assert_eq!(marked, [true, false], "acknowledgements carry no marks");
     let mut chain = build(&[(Target::All, FaultKind::Drop(always)), (Target::All, FaultKind::Corrupt(always))]);
     assert_eq!(
         chain.judge(Time::ZERO, Time::from_us(5), &data),

@@ -25,6 +25,10 @@ fn resolve_one(raw: &raw::Fault, index: usize, plan: &Plan) -> Result<FaultPlan,
         Kind::Drop => FaultKind::Drop(probability()?),
         Kind::Duplicate => FaultKind::Duplicate(probability()?),
         Kind::Corrupt => FaultKind::Corrupt(probability()?),
+        Kind::Mark if raw.packets() == raw::Target::Acks => {
+            return Err(wrong(index, "packets", "must be `data` or `all`, because acknowledgements carry no marks"));
+        }
+        Kind::Mark => FaultKind::Mark(probability()?),
         Kind::Burst => burst(raw, index, probability()?)?,
         Kind::Reorder => FaultKind::Reorder { probability: probability()?, delay: reorder_delay(raw, index, plan)? },
         Kind::Delay => {

@@ -72,7 +72,11 @@ pub(super) fn timeouts(profile: &Profile) -> impl Iterator<Item = (&'static Para
 /// acknowledgement): PFC has all the bytes that it needs, and no fault loses any.
 pub(super) fn is_lossless(plan: &Plan, switches: &[SwitchPlan]) -> bool {
     let loses = |fault: &FaultPlan| match fault.kind {
-        FaultKind::Delay { .. } | FaultKind::Reorder { .. } | FaultKind::Duplicate(_) | FaultKind::Slow { .. } => false,
+        FaultKind::Delay { .. }
+        | FaultKind::Reorder { .. }
+        | FaultKind::Duplicate(_)
+        | FaultKind::Mark(_)
+        | FaultKind::Slow { .. } => false,
         FaultKind::Drop(_)
         | FaultKind::Burst { .. }
         | FaultKind::BurstOfLength { .. }

@@ -388,6 +388,11 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("senders", "3", "the keys of this table are name"),
     ("senders", "3", "; there is `workload.senders`"),
     ("links.loss", "1%", "links.loss: unknown key `loss`"),
+    (
+        "fault",
+        r#"[{ kind = "mark", probability = "1%", packets = "acks" }]"#,
+        "fault[0].packets: must be `data` or `all`, because acknowledgements carry no marks",
+    ),
     ("links.loss", "1%", "; losses are faults: fault = ["),
     ("switch.ecn", "true", "switch.ecn: must be a table: it is true; its keys are `enabled`, `kmin`, `kmax`"),
     (

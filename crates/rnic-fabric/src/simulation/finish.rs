@@ -355,6 +355,7 @@ fn count_port(stats: crate::port::PortStats, report: &mut Report) {
     report.packet_hops += stats.packets;
     report.drops.fault += stats.faulted;
     report.drops.acks += stats.faulted_acks;
+    report.ecn_marks += stats.marked;
     report.pauses += stats.pauses_sent;
     report.pause_time_us += stats.paused.as_us_f64();
 }

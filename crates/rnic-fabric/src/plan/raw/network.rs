@@ -277,6 +277,8 @@ words! {
         Duplicate = "duplicate",
         /// Packets arrive with a wrong bit; the ICRC finds them.
         Corrupt = "corrupt",
+        /// Packets with data arrive with a congestion mark (ECN), as if a switch had marked them.
+        Mark = "mark",
         /// Packets arrive later.
         Delay = "delay",
         /// A link carries no packets for a time.
@@ -311,7 +313,7 @@ table! {
         /// Affected packets.
         packets: Target = "all",
         /// Probability for each packet. Burst: that one begins.
-        probability: Option<Unit<Probability>> [Drop Burst Reorder Duplicate Corrupt] => "needed",
+        probability: Option<Unit<Probability>> [Drop Burst Reorder Duplicate Corrupt Mark] => "needed",
         /// Packets of a burst.
         length: Option<u32> [Burst] => "burst: needed, or `end`",
         /// Probability that a burst ends, at each packet; above 0.
