@@ -9,11 +9,13 @@ use rnic_conformance::both::replay::{Compared, replay};
 use rnic_conformance::both::scenario::{Case, Run};
 use rnic_conformance::both::tape::{Received, What};
 
-/// Go-back-N; IRN's recovery with a window; RACK-TLP with Swift and PLB over four paths.
-const CASES: [Case; 3] = [
-    Case { transport: "roce-gbn", options: &[], seed: 1 },
-    Case { transport: "irn", options: &[("control", "aimd")], seed: 1 },
-    Case { transport: "falcon", options: &[("flows", "4")], seed: 1 },
+/// Go-back-N; IRN's recovery with a window, and with DCQCN on a link that marks; RACK-TLP with Swift and PLB over four
+/// paths.
+const CASES: [Case; 4] = [
+    Case { transport: "roce-gbn", options: &[], marks: false, seed: 1 },
+    Case { transport: "irn", options: &[("control", "aimd")], marks: false, seed: 1 },
+    Case { transport: "irn", options: &[("control", "dcqcn")], marks: true, seed: 1 },
+    Case { transport: "falcon", options: &[("flows", "4")], marks: false, seed: 1 },
 ];
 
 /// Asserts that the recording contains what the scenario is for, so that equal decisions mean something. The bounds
@@ -22,6 +24,7 @@ fn check_content(case: &Case, host: usize, compared: &Compared) {
     let Compared { calls, sent, repeated, turns, disordered, states, timers, .. } = *compared;
     let what = format!("{} host {host}: {compared:?}", case.transport);
     assert!(calls > 1_280 && sent > 20 && states > 100, "{what}");
+    assert!(compared.congested > 2 || !case.marks, "{what}");
     if host == 0 {
         assert!(sent > 1_280 && repeated > 2 && turns > 10 && timers > 10, "{what}");
     } else {

@@ -61,6 +61,8 @@ pub struct Compared {
     pub turns: usize,
     /// Packets that arrived out of order, or after a gap.
     pub disordered: usize,
+    /// Packets that arrived with a congestion mark, and congestion notifications.
+    pub congested: usize,
     /// Calls that processed timers.
     pub ticks: usize,
     /// Changes of the state of queue pairs: windows, rates, sequence numbers, counters.
@@ -143,7 +145,8 @@ fn count(compared: &mut Compared, call: &Call, last_sender: &mut Option<Qpn>) {
                 compared.turns += usize::from(last_sender.replace(from).is_some_and(|last| last != from));
             }
         }
-        What::Receive(_, outcome) => {
+        What::Receive(received, outcome) => {
+            compared.congested += usize::from(received.tells_of_congestion());
             let is_disordered = matches!(outcome, RxOutcome::OutOfOrder | RxOutcome::Dropped(_));
             compared.disordered += usize::from(is_disordered);
         }

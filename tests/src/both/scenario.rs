@@ -22,6 +22,8 @@ pub struct Case {
     pub transport: &'static str,
     /// Options of the transport.
     pub options: &'static [(&'static str, &'static str)],
+    /// True when the link marks packets, as a switch with a full queue does.
+    pub marks: bool,
     /// Seed of all random decisions.
     pub seed: u64,
 }
@@ -35,6 +37,9 @@ const DELAY: Duration = Duration::from_ms(5);
 /// Probability that a packet is lost, and that one is overtaken.
 const LOSS: Probability = Probability::ratio(1, 100);
 const REORDER: Probability = Probability::ratio(1, 100);
+
+/// Probability that a packet with data is marked (ECN) in cases with marks.
+const MARK: Probability = Probability::ratio(1, 100);
 
 /// Time by which an overtaken packet is late: that of some packets.
 const HOLD: Duration = Duration::from_ms(4);
@@ -102,11 +107,13 @@ impl Case {
         let mut plan = Plan::from_toml(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         plan.transport = self.transport().profile().clone();
         let reorder = FaultKind::Reorder { probability: REORDER, delay: HOLD };
-        let kinds = [FaultKind::Drop(LOSS), reorder];
+        let mut kinds = vec![FaultKind::Drop(LOSS), reorder];
+        kinds.extend(self.marks.then_some(FaultKind::Mark(MARK)));
         let ends = ["host-0>*", "host-1>*"].map(str::to_owned);
         plan.faults = ends
             .into_iter()
-            .flat_map(|links| kinds.map(|kind| FaultPlan { kind, target: Target::All, links: links.clone() }))
+            .flat_map(|links| kinds.iter().map(move |kind| (*kind, links.clone())))
+            .map(|(kind, links)| FaultPlan { kind, target: Target::All, links })
             .collect();
         plan
     }
@@ -125,6 +132,7 @@ impl Case {
             reorder_hold: HOLD,
             delay: DELAY,
             rate: Some(RATE),
+            mark: if self.marks { MARK } else { Probability::NEVER },
             ..Impairment::default()
         };
         let config = |host: u64| NicConfig {

@@ -9,7 +9,7 @@ use rnic_engine::{
     TransmitKind,
 };
 use rnic_wire::falcon::{self, FlowLabel};
-use rnic_wire::{Format, Packet, Qpn};
+use rnic_wire::{Format, Headers, Packet, Qpn};
 
 /// A send request that owns its list of memory.
 #[derive(Clone, PartialEq, Debug)]
@@ -39,6 +39,14 @@ impl Received {
         match self {
             Self::Roce(_, packet, _) => packet.dest_qpn,
             Self::Falcon(packet, ..) => Qpn::new(packet.cid.get()),
+        }
+    }
+
+    /// Returns whether it is marked, or notifies of a marked packet.
+    pub fn tells_of_congestion(&self) -> bool {
+        match self {
+            Self::Roce(_, packet, meta) => meta.congested || matches!(packet.headers, Headers::Cnp),
+            Self::Falcon(_, _, _, marked, ..) => *marked,
         }
     }
 }
