@@ -5,9 +5,9 @@
 //! the tables of `docs/simulated-and-real.md`.
 
 use rnic_conformance::both::figures::{Figures, SideBySide, distance};
+use rnic_conformance::both::recording::{Received, What};
 use rnic_conformance::both::replay::{Compared, replay};
 use rnic_conformance::both::scenario::{Case, Run};
-use rnic_conformance::both::tape::{Received, What};
 
 /// Go-back-N; IRN's recovery with a window, and with DCQCN on a link that marks; RACK-TLP with Swift and PLB over four
 /// paths.
@@ -44,7 +44,8 @@ fn what_sockets_have_recorded_the_engines_of_the_fabric_decide_in_the_same_way()
     for case in CASES {
         let run = case.on_sockets();
         replay_all(&case, &run, |host, run| {
-            let replayed = case.with_fabric_engine(|engine| replay(&run.tapes[host], &run.objects[host], engine, true));
+            let replayed =
+                case.with_fabric_engine(|engine| replay(&run.recordings[host], &run.objects[host], engine, true));
             replayed.unwrap_or_else(|difference| panic!("{} host {host}: {difference}", case.transport))
         });
     }
@@ -55,7 +56,8 @@ fn what_the_fabric_has_recorded_the_engines_of_sockets_decide_in_the_same_way() 
     for case in CASES {
         let run = case.on_fabric(None);
         replay_all(&case, &run, |host, run| {
-            let replayed = case.with_socket_engine(|engine| replay(&run.tapes[host], &run.objects[host], engine, true));
+            let replayed =
+                case.with_socket_engine(|engine| replay(&run.recordings[host], &run.objects[host], engine, true));
             replayed.unwrap_or_else(|difference| panic!("{} host {host}: {difference}", case.transport))
         });
     }
@@ -67,18 +69,20 @@ fn a_difference_is_found() {
     let case = CASES[1];
     let run = case.on_fabric(None);
     let objects = &run.objects[0];
-    let replays = |tape, as_recorded| case.with_socket_engine(|engine| replay(tape, objects, engine, as_recorded));
-    assert!(replays(&run.tapes[0], true).is_ok());
-    assert!(replays(&run.tapes[0], false).is_err(), "bursts of limited queue pairs are longer on sockets");
+    let replays =
+        |recording, as_recorded| case.with_socket_engine(|engine| replay(recording, objects, engine, as_recorded));
+    assert!(replays(&run.recordings[0], true).is_ok());
+    assert!(replays(&run.recordings[0], false).is_err(), "bursts of limited queue pairs are longer on sockets");
 
     let of_peer = |what: &What| matches!(what, What::Receive(received, _) if matches!(**received, Received::Roce(..)));
-    let place = run.tapes[0].calls.iter().rposition(|call| of_peer(&call.what)).expect("acknowledgements have arrived");
-    let mut without = run.tapes[0].clone();
+    let place =
+        run.recordings[0].calls.iter().rposition(|call| of_peer(&call.what)).expect("acknowledgements have arrived");
+    let mut without = run.recordings[0].clone();
     without.calls.remove(place / 2 + without.calls[place / 2..].iter().position(|call| of_peer(&call.what)).unwrap());
     assert!(replays(&without, true).is_err(), "a packet is missing");
 
-    let place = run.tapes[0].calls.iter().position(|call| call.what == What::Tick).expect("timers have expired");
-    let mut later = run.tapes[0].clone();
+    let place = run.recordings[0].calls.iter().position(|call| call.what == What::Tick).expect("timers have expired");
+    let mut later = run.recordings[0].clone();
     later.calls.remove(place);
     assert!(replays(&later, true).is_err(), "a timer was not processed");
 }
@@ -92,7 +96,7 @@ fn side_by_side(runs: u64) {
             let case = Case { seed, ..case };
             let run = case.on_sockets();
             real.add(&run);
-            simulated.add(&case.on_fabric(Some(run.tapes[0].burst)));
+            simulated.add(&case.on_fabric(Some(run.recordings[0].burst)));
         }
         for figures in [&simulated, &real] {
             assert!(figures.repeated_percent.iter().all(|share| *share > 0.2), "1 % of all packets are lost");

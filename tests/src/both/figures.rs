@@ -6,8 +6,8 @@ use std::fmt;
 use rnic_base::{Duration, Time};
 use rnic_engine::{QpSnapshot, TransmitKind};
 
+use super::recording::What;
 use super::scenario::Run;
-use super::tape::What;
 
 /// Samples of several runs.
 #[derive(Clone, Debug, Default)]
@@ -31,16 +31,16 @@ impl Figures {
             self.goodput_mbps[index].push(flow.goodput_mbps());
             self.message_ms[index].extend(flow.times.iter().copied().map(ms));
         }
-        let tape = &run.tapes[0];
-        for call in &tape.calls {
+        let recording = &run.recordings[0];
+        for call in &recording.calls {
             let What::Receive(received, _) = &call.what else { continue };
             let of = |snapshot: &&QpSnapshot| snapshot.info.number == received.to();
-            let round_trip = tape.states[call.state].iter().find(of).and_then(|snapshot| snapshot.round_trip);
+            let round_trip = recording.states[call.state].iter().find(of).and_then(|snapshot| snapshot.round_trip);
             self.round_trip_ms.extend(round_trip.map(ms));
         }
         let mut firsts: BTreeMap<_, Option<Time>> = BTreeMap::new();
         let (mut sent, mut repeated) = (0u32, 0u32);
-        for call in &tape.calls {
+        for call in &recording.calls {
             let What::Transmit(Some(packet)) = &call.what else { continue };
             let (from, psn, kind) = packet.summary();
             match kind {

@@ -9,7 +9,7 @@ use rnic_engine::{
 };
 use rnic_wire::Qpn;
 
-use super::tape::{Call, Received, Request, Tape, What, sent};
+use super::recording::{Call, Received, Recording, Request, What, sent};
 
 /// The objects of a recorded engine.
 #[derive(Clone, Debug)]
@@ -88,8 +88,8 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Passes the calls of `tape` to `engine`, in which `objects` do not exist yet. The burst of queue pairs whose rate is
-/// limited is that of the recorded engine if `as_recorded`, else that of the driver of `engine`.
+/// Passes the calls of `recording` to `engine`, in which `objects` do not exist yet. The burst of queue pairs whose
+/// rate is limited is that of the recorded engine if `as_recorded`, else that of the driver of `engine`.
 ///
 /// # Errors
 /// Returns the first difference.
@@ -97,13 +97,13 @@ impl fmt::Display for Difference {
 /// # Panics
 /// When the objects cannot be created.
 pub fn replay(
-    tape: &Tape,
+    recording: &Recording,
     objects: &Objects,
     engine: &mut Engine,
     as_recorded: bool,
 ) -> Result<Compared, Box<Difference>> {
     if as_recorded {
-        engine.sharing().set_burst(tape.burst);
+        engine.sharing().set_burst(recording.burst);
     }
     engine.watch();
     let pd = engine.objects_mut().create_pd().expect("a protection domain is free");
@@ -115,22 +115,22 @@ pub fn replay(
         let attributes = Objects::attributes((pd, cq), transport, Some(*number));
         engine.create_qp(&attributes).expect("the number is free");
     }
-    let (mut replayed, mut compared, mut last_sender) = (Tape::default(), Compared::default(), None);
-    for (index, call) in tape.calls.iter().enumerate() {
+    let (mut replayed, mut compared, mut last_sender) = (Recording::default(), Compared::default(), None);
+    for (index, call) in recording.calls.iter().enumerate() {
         let what = repeat(engine, objects, call);
         replayed.add(engine, call.now, what);
         while engine.objects_mut().poll_cq_one(cq).is_some() {}
         let other = replayed.calls.last().expect("one has been added");
-        let is_same_state = tape.states[call.state] == replayed.states[other.state];
+        let is_same_state = recording.states[call.state] == replayed.states[other.state];
         if call.what != other.what || call.next_timeout != other.next_timeout || !is_same_state {
-            let text = |tape: &Tape, call: &Call| format!("{call:?} {:?}", tape.states[call.state]);
-            let (recorded, replayed) = (text(tape, call), text(&replayed, other));
+            let text = |recording: &Recording, call: &Call| format!("{call:?} {:?}", recording.states[call.state]);
+            let (recorded, replayed) = (text(recording, call), text(&replayed, other));
             return Err(Box::new(Difference { index, recorded, replayed }));
         }
         count(&mut compared, call, &mut last_sender);
-        compared.timers += usize::from(index > 0 && tape.calls[index - 1].next_timeout != call.next_timeout);
+        compared.timers += usize::from(index > 0 && recording.calls[index - 1].next_timeout != call.next_timeout);
     }
-    compared.states = tape.states.len();
+    compared.states = recording.states.len();
     Ok(compared)
 }
 

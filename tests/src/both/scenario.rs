@@ -11,8 +11,8 @@ use rnic_fabric::Plan;
 use rnic_fabric::fault::{FaultKind, FaultPlan, Target};
 use rnic_host::{Impairment, NicConfig, TransportChoice};
 
+use super::recording::{Recorder, Recording};
 use super::replay::Objects;
-use super::tape::{Recorder, Tape};
 use crate::backend::{Backend, Fabric, Sockets};
 
 /// A transport and a seed of the faults.
@@ -84,7 +84,7 @@ pub struct Run {
     /// The queue pairs of host 0.
     pub flows: [Flow; 2],
     /// The calls of the engine of each host.
-    pub tapes: [Tape; 2],
+    pub recordings: [Recording; 2],
     /// The objects of each host.
     pub objects: [Objects; 2],
 }
@@ -212,7 +212,7 @@ impl Case {
             backend.set_rate_limit(0, qpns[0][flow], Some(BitRate::bps(mbps * 1_000_000)));
         }
         let flows = work(backend, hosts.map(|(region, _)| region), hosts[0].1, qpns[0]);
-        Run { flows, tapes: recorders.map(|recorder| recorder.take()), objects }
+        Run { flows, recordings: recorders.map(|recorder| recorder.take()), objects }
     }
 
     fn connection(&self, dest_qpn: rnic_wire::Qpn, peer: rnic_engine::PeerId) -> QpConnection {

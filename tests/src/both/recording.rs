@@ -104,13 +104,13 @@ pub struct Call {
     pub what: What,
     /// Time for which the engine has armed its next timer.
     pub next_timeout: Option<Time>,
-    /// Windows, rates, counters and sequence numbers of the queue pairs, as an index of [`Tape::states`].
+    /// Windows, rates, counters and sequence numbers of the queue pairs, as an index of [`Recording::states`].
     pub state: usize,
 }
 
 /// The calls of an engine.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Tape {
+pub struct Recording {
     /// Burst of the engine's queue pairs whose rate is limited: drivers differ in it.
     pub burst: BurstDefault,
     /// The calls, in order.
@@ -119,7 +119,7 @@ pub struct Tape {
     pub states: Vec<Vec<QpSnapshot>>,
 }
 
-impl Tape {
+impl Recording {
     /// Adds a call of `engine`.
     pub fn add(&mut self, engine: &Engine, now: Time, what: What) {
         self.burst = Sharing::burst_of(engine);
@@ -133,22 +133,22 @@ impl Tape {
 
 /// An observer that records the calls of an engine; its clones share the recording.
 #[derive(Clone, Debug, Default)]
-pub struct Recorder(Arc<Mutex<Tape>>);
+pub struct Recorder(Arc<Mutex<Recording>>);
 
 impl Recorder {
-    fn tape(&self) -> MutexGuard<'_, Tape> {
+    fn recording(&self) -> MutexGuard<'_, Recording> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the calls recorded so far, and starts an empty recording.
-    pub fn take(&self) -> Tape {
-        std::mem::take(&mut self.tape())
+    pub fn take(&self) -> Recording {
+        std::mem::take(&mut self.recording())
     }
 }
 
 impl Observer for Recorder {
     fn note(&mut self, engine: &Engine, now: Time, call: &DriverCall<'_>) {
-        self.tape().add(engine, now, owned(call));
+        self.recording().add(engine, now, owned(call));
     }
 }
 
