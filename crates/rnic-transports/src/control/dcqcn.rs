@@ -5,7 +5,11 @@
 //! notification point (one CNP per 50 us and queue pair), and the switch does the marking.
 //!
 //! Deviations: integer arithmetic, alpha in 1/65536; the alpha and rate timers are a single timer (both 55 us in the
-//! paper), so they expire together; the byte counter counts payload.
+//! paper), so they expire together; the byte counter counts payload. The timer runs on when a CNP arrives: with CNPs
+//! every 50 us and a period of 55 us, most cuts are followed by a round of increase. The paper's flow chart resets the
+//! timers on a CNP, and so does its authors' simulator (`rpr_cnm_received` of github.com/bobzhuyb/ns3-rdma), so that
+//! rates only fall while CNPs arrive: `restart_timer`. It is off by default, because the results of this repository
+//! were obtained without it.
 //!
 //! IRN says that it runs DCQCN "as implemented in the Mellanox ConnectX-4" with the parameters of the paper. The
 //! published information on that adapter (its vendor's page on DCQCN parameters; the public ns-3 models of HPCC and
@@ -19,6 +23,7 @@
 //! | byte counter | 10 MB | none in the models | `byte_counter` |
 //! | minimum rate | not given | 100 Mbit/s (ConWeave), 1 Gbit/s (HPCC) | `rate_min`: 40 Mbit/s |
 //! | increase at 40 Gbit/s | 40 Mbit/s | 16 and 40 (ConWeave), 8 and 80 (HPCC) | `rate_ai`, `rate_hai` |
+//! | timers at a CNP | start again; here they run on | the rate timer starts again at a cut | `restart_timer` |
 //! | timers, rate and alpha | 55 us, 55 us | 300 us, 1 us; `dcqcn_paper`: 55 us, 50 us | `dcqcn_timer` for both |
 //! | marks | 5 to 200 KB, 1 % | 160 to 640 KB (HPCC), 100 to 400 KB (ConWeave), 20 % | the switch's `ecn` |
 //! | CNPs | one in 50 us | with the acknowledgement of each marked or out-of-order packet | `cnp_interval` |
@@ -70,6 +75,7 @@ const HYPER_RATE_INDEX: usize = 5;
 const MINIMUM_RATE_INDEX: usize = 6;
 const CUT_ON_LOSS_INDEX: usize = 7;
 const CLAMP_TARGET_INDEX: usize = 8;
+const RESTART_TIMER_INDEX: usize = 9;
 
 impl Control for Dcqcn {
     const NAME: &'static str = "dcqcn";
@@ -87,6 +93,7 @@ impl Control for Dcqcn {
         ParamSpec::rate("rate_min", BitRate::bps(40_000_000), "the rate never falls below this"),
         ParamSpec::switch("cut_on_loss", false, "a loss counts as a CNP, once per interval (IRN section 4.3)"),
         ParamSpec::switch("clamp_target", true, "off: cuts within one timer round return to the rate before the first"),
+        ParamSpec::switch("restart_timer", false, "a CNP restarts the timer: no increase while CNPs arrive"),
     ];
 
     fn start(_: &Params, view: &ControlView) -> (Self, ControlActions) {
@@ -143,9 +150,11 @@ impl Dcqcn {
     /// Handles a CNP: stores the current rate as target, cuts the rate by alpha/2, raises alpha and restarts the
     /// counters.
     fn cut(&mut self, view: &ControlView, params: &Params) -> ControlActions {
-        let first = self.active == 0;
+        let restarts = params.is_on(RESTART_TIMER_INDEX);
+        let starts = self.active == 0 || restarts;
         self.active = 1;
-        self.cnp_since_tick = 1;
+        // The tick of a restarted timer comes after a whole period without a CNP.
+        self.cnp_since_tick = u32::from(!restarts);
         if params.is_on(CLAMP_TARGET_INDEX) || self.timer_rounds > 0 {
             self.target_bps = self.current_bps;
         }
@@ -153,7 +162,7 @@ impl Dcqcn {
         self.current_bps = self.clamp(self.current_bps - cut as u64, view, params);
         self.alpha = self.alpha - (self.alpha >> GAIN_SHIFT) + (ALPHA_ONE >> GAIN_SHIFT) as u32;
         (self.bytes, self.byte_rounds, self.timer_rounds) = (0, 0, 0);
-        let tick_after = first.then(|| params.duration(TIMER_INDEX));
+        let tick_after = starts.then(|| params.duration(TIMER_INDEX));
         ControlActions { rate: Some(BitRate::bps(self.current_bps)), tick_after, ..ControlActions::default() }
     }
 
@@ -235,6 +244,25 @@ mod tests {
         assert_eq!([after(ControlEvent::Cnp), after(ControlEvent::Cnp)], [(50_000, 100_000), (25_000, 100_000)]);
         assert_eq!(after(ControlEvent::Tick), (62_500, 100_000));
         assert_eq!(after(ControlEvent::Cnp).1, 62_500, "the target was kept after a timer round");
+    }
+
+    /// The paper's reaction point: every CNP starts the period again, and the tick at its end lowers alpha, too.
+    #[test]
+    fn a_cnp_restarts_the_timer_if_it_is_told_to() {
+        let params = Params::defaults(Dcqcn::PARAMS).with(RESTART_TIMER_INDEX, 1);
+        let (mut state, _) = Dcqcn::start(&params, &LINE);
+        for _ in 0..3 {
+            let cut = state.on_event(&ControlEvent::Cnp, &LINE, &params);
+            assert_eq!(cut.tick_after, Some(Duration::from_us(55)));
+        }
+        let before = state.alpha;
+        let increased = state.on_event(&ControlEvent::Tick, &LINE, &params);
+        assert_eq!(increased.rate, Some(BitRate::bps(18_750_000_000)), "half way from 12.5 to 25 Gbit/s");
+        assert_eq!(state.alpha, before - (before >> GAIN_SHIFT));
+
+        let (mut state, _) = Dcqcn::start(&Params::defaults(Dcqcn::PARAMS), &LINE);
+        let later = [(); 2].map(|()| state.on_event(&ControlEvent::Cnp, &LINE, &Params::defaults(Dcqcn::PARAMS)));
+        assert_eq!(later.map(|cut| cut.tick_after.is_some()), [true, false]);
     }
 
     /// Alpha, the estimate of congestion, decreases by 1/256 in every period without a notification.
