@@ -3,7 +3,8 @@
 
     tools/cross_flows.py experiments/cross
 
-Sizes are whole packets of 4096 bytes of payload, because htsim sends nothing else. The same files on every machine.
+Sizes are whole packets of 4096 bytes of payload, because htsim sends nothing else, or of 1068 (RoCE) and 1052 bytes
+(IRN) for ns-3, which takes whole nanoseconds for a packet: 92 for 1150 bytes. The same files on every machine.
 """
 
 import pathlib
@@ -12,6 +13,9 @@ import sys
 
 PACKET = 4096
 """Payload bytes of a packet."""
+ROCE_PACKET = 1068
+IRN_PACKET = 1052
+"""The same in the scenarios that only ns-3 runs: 1150 bytes with the headers of each, 92 ns at 100 Gbit/s."""
 LINK_GBPS = 100
 # DCTCP's web search (SIGCOMM'10), as `sizes = "web-search"` of a plan: kilobytes, and the percentage of flows up to that.
 WEB_SEARCH = [
@@ -20,10 +24,10 @@ WEB_SEARCH = [
 ]
 
 
-def matrix(nodes, flows):
+def matrix(nodes, flows, packet=PACKET):
     """Returns the text of a connection matrix of `flows`: source, destination, start in picoseconds, packets."""
     lines = [f"Nodes {nodes}", f"Connections {len(flows)}"]
-    lines += [f"{src}->{dst} start {start} size {packets * PACKET}" for src, dst, start, packets in flows]
+    lines += [f"{src}->{dst} start {start} size {packets * packet}" for src, dst, start, packets in flows]
     return "\n".join(lines) + "\n"
 
 
@@ -60,6 +64,15 @@ def poisson(nodes, load, count, seed):
     return flows
 
 
+def incasts(rounds, senders, packets, seed):
+    """Every 3 ms random hosts of 16 send to another one, from whole nanoseconds within 5 us."""
+    rng, flows = random.Random(seed), []
+    for at in range(rounds):
+        to, *hosts = rng.sample(range(16), senders + 1)
+        flows += sorted((src, to, at * 3 * 10**9 + rng.randrange(5_000) * 1000, packets) for src in hosts)
+    return sorted(flows, key=lambda flow: flow[2])
+
+
 def main(root):
     """Writes all files below `root`."""
     files = {
@@ -69,6 +82,11 @@ def main(root):
         "swift-two/two.cm": matrix(16, [(4, 0, 0, 10_000), (8, 0, 0, 10_000)]),
         "swift-incast/incast.cm": matrix(128, [(src, 0, 0, 200) for src in range(1, 61)]),
         "web-search/web-search.cm": matrix(16, poisson(16, 0.4, 1500, 1)),
+        **{f"ns3-one-flow/{n}.cm": matrix(3, [(0, 2, 0, n)], ROCE_PACKET) for n in (1, 10, 100, 1000)},
+        **{f"ns3-one-flow/irn-{n}.cm": matrix(3, [(0, 2, 0, n)], IRN_PACKET) for n in (1, 10, 100, 1000)},
+        "ns3-dcqcn-two/two.cm": matrix(3, [(0, 2, 0, 56_000), (1, 2, 10**9, 56_000)], ROCE_PACKET),
+        "ns3-incast/incast.cm": matrix(9, [(src, 8, 0, 936) for src in range(8)], ROCE_PACKET),
+        "ns3-irn-incast/incasts.cm": matrix(16, incasts(8, 8, 468, 1), IRN_PACKET),
     }
     for name, text in files.items():
         path = pathlib.Path(root) / name

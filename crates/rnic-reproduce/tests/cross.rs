@@ -1,4 +1,4 @@
-//! The cross-checks with csg-htsim (`docs/cross-checks.md`), in their small version: a change of the simulator that
+//! The cross-checks with csg-htsim and ns-3 (`docs/cross-checks.md`), in their small version: a change of the simulator that
 //! moves a number out of its tolerance fails here.
 
 mod common;
@@ -13,7 +13,7 @@ fn cross_checks_are_inside_their_tolerances() {
     let work = Work::new(selected, Size::Fast, None).expect("the plans can be run");
     let samples = run(&work, 2);
     let rows = report(&work, &samples).rows().concat();
-    assert_eq!(rows.len(), 44, "rows of these experiments");
+    assert_eq!(rows.len(), 75, "rows of these experiments");
     let failed: Vec<_> = rows.iter().filter(|row| row.is_failure()).collect();
     assert!(failed.is_empty(), "{failed:#?}");
     let outside = rows.iter().filter(|row| row.verdict == Verdict::Outside).map(|row| row.row.as_str());
