@@ -6,10 +6,10 @@
 //!
 //! Deviations: integer arithmetic, alpha in 1/65536; the alpha and rate timers are a single timer (both 55 us in the
 //! paper), so they expire together; the byte counter counts payload. The timer runs on when a CNP arrives: with CNPs
-//! every 50 us and a period of 55 us, most cuts are followed by a round of increase. The paper's flow chart resets the
-//! timers on a CNP, and so does its authors' simulator (`rpr_cnm_received` of github.com/bobzhuyb/ns3-rdma), so that
-//! rates only fall while CNPs arrive: `restart_timer`. It is off by default, because the results of this repository
-//! were obtained without it.
+//! every 50 us and a period of 55 us, most cuts are followed by a round of increase. The simulator of the paper's
+//! authors restarts both timers at each cut (`rpr_cnm_received` of github.com/bobzhuyb/ns3-rdma), so that rates only
+//! fall while CNPs arrive: `restart_timer`. It is off by default, because the results of this repository were obtained
+//! without it.
 //!
 //! IRN says that it runs DCQCN "as implemented in the Mellanox ConnectX-4" with the parameters of the paper. The
 //! published information on that adapter (its vendor's page on DCQCN parameters; the public ns-3 models of HPCC and
@@ -23,7 +23,7 @@
 //! | byte counter | 10 MB | none in the models | `byte_counter` |
 //! | minimum rate | not given | 100 Mbit/s (ConWeave), 1 Gbit/s (HPCC) | `rate_min`: 40 Mbit/s |
 //! | increase at 40 Gbit/s | 40 Mbit/s | 16 and 40 (ConWeave), 8 and 80 (HPCC) | `rate_ai`, `rate_hai` |
-//! | timers at a CNP | start again; here they run on | the rate timer starts again at a cut | `restart_timer` |
+//! | timers at a cut | start again (its authors); here they run on | the rate timer starts again | `restart_timer` |
 //! | timers, rate and alpha | 55 us, 55 us | 300 us, 1 us; `dcqcn_paper`: 55 us, 50 us | `dcqcn_timer` for both |
 //! | marks | 5 to 200 KB, 1 % | 160 to 640 KB (HPCC), 100 to 400 KB (ConWeave), 20 % | the switch's `ecn` |
 //! | CNPs | one in 50 us | with the acknowledgement of each marked or out-of-order packet | `cnp_interval` |
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(after(ControlEvent::Cnp).1, 62_500, "the target was kept after a timer round");
     }
 
-    /// The paper's reaction point: every CNP starts the period again, and the tick at its end lowers alpha, too.
+    /// As in the simulator of the paper's authors: every CNP starts the period again, and its end lowers alpha, too.
     #[test]
     fn a_cnp_restarts_the_timer_if_it_is_told_to() {
         let params = Params::defaults(Dcqcn::PARAMS).with(RESTART_TIMER_INDEX, 1);
