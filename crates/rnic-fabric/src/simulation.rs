@@ -42,6 +42,7 @@ mod slices;
 mod stall;
 mod tenants;
 mod trace;
+mod watch;
 
 use core::ops::ControlFlow;
 
@@ -78,6 +79,7 @@ pub use parts::PartRunner;
 pub use record::TimeSeries;
 pub use signals::SignalLog;
 pub use trace::Traces;
+pub use watch::{FlowWatch, WatchedFlow, watch_flows};
 
 /// Progress of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -145,6 +147,8 @@ pub struct Simulation {
     recorder: Option<Box<Recorder>>,
     /// The trace, if the run is traced.
     tracer: Option<Box<Tracer>>,
+    /// The caller that watches flows, if one does.
+    flow_watch: Option<Box<dyn FlowWatch>>,
 }
 
 impl Simulation {
@@ -203,6 +207,7 @@ impl Simulation {
             slicer: plan.run.slice.map(|slice| Box::new(Slicer::new(slice, &topology))),
             recorder: None,
             tracer: None,
+            flow_watch: None,
             plan: plan.clone(),
             seed,
         };

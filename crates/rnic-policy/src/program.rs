@@ -155,6 +155,20 @@ impl ProgramPolicy {
         Self { substitute: Some((substitute, words)), ..self }
     }
 
+    /// Returns the program.
+    pub const fn transport(&self) -> &'static dyn Transport {
+        self.transport
+    }
+
+    /// Returns this policy with `transport` in place of its program: one with the same description and decisions, which
+    /// also notes its calls. The program that takes over after an answer outside the contract stays the same.
+    ///
+    /// # Errors
+    /// As [`ProgramPolicy::new`].
+    pub fn with_transport(&self, transport: &'static dyn Transport) -> Result<Self, LoadError> {
+        Ok(Self { substitute: self.substitute, ..Self::new(transport)? })
+    }
+
     /// Returns how the program is carried out.
     pub fn executor(&self) -> Executor {
         self.transport.executor()

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use rnic_base::{Psn, Time};
 use rnic_engine::{
     Access, Classes, Key, MemoryRegion, Messages, NvmeRole, PeerId, QpAttributes, QpConnection, QpTiming, RemoteMemory,
-    RnrTimer, Service,
+    RnrTimer, Service, Transport,
 };
 use rnic_wire::Qpn;
 use std::sync::Arc;
 
-use super::{Simulation, groups};
+use super::{Simulation, WatchedFlow, groups, watch};
 use crate::fault::matches;
 use crate::host::memory::Block;
 use crate::host::{Buffers, Host, Receiver, Sender};
@@ -113,7 +113,9 @@ impl Simulation {
         let receives = if consumes_receive { depth } else { 0 };
         let receiving = QueueSizes { sends: 0, receives, sges: u32::from(traffic.op == Operation::Send) };
         let ends = [(spec.src, sending), (spec.dst, receiving)];
-        let (src_qpn, dst_qpn) = self.connect_as(spec.start, ends, [None, None], u32::MAX, group);
+        let transports = watch::transports_of(self, flow, group, traffic.op);
+        let (src_qpn, dst_qpn) = self.connect_as(spec.start, ends, [None, None], u32::MAX, (group, transports));
+        watch::show(self, &WatchedFlow { flow, hosts: [spec.src, spec.dst], qpns: [src_qpn, dst_qpn] });
         if let (Some(tenancy), Some(membership)) = (&mut self.tenancy, spec.membership) {
             tenancy.join(spec, membership, [src_qpn, dst_qpn], &mut self.parts);
         }
@@ -163,18 +165,19 @@ impl Simulation {
     pub(super) fn connect(&mut self, now: Time, a: (u32, QueueSizes), b: (u32, QueueSizes)) -> (Qpn, Qpn) {
         // Retries are unlimited, because the duration of a recovery depends on the network: only the stall checker
         // ends a run that makes no progress.
-        self.connect_as(now, [a, b], [None, None], u32::MAX, 0)
+        let transports = watch::planned_transports(self, 0);
+        self.connect_as(now, [a, b], [None, None], u32::MAX, (0, transports))
     }
 
-    /// Creates a connected queue pair at each of two hosts, with their NVMe roles, the limit of retransmissions, and
-    /// the transport of a group.
+    /// Creates a connected queue pair at each of two hosts, with their NVMe roles, the limit of retransmissions, the
+    /// group, and the transports of both ends.
     pub(super) fn connect_as(
         &mut self,
         now: Time,
         [a, b]: [(u32, QueueSizes); 2],
         roles: [Option<NvmeRole>; 2],
         retry_count: u32,
-        group: u32,
+        (group, transports): (u32, [Arc<Transport>; 2]),
     ) -> (Qpn, Qpn) {
         let qpns = [a.0, b.0].map(|host| self.qp_numbers[host as usize].next_flow(self.number_spacing));
         let psns = [(); 2].map(|()| Psn::new(self.first_psns.bits() as u32));
@@ -193,7 +196,7 @@ impl Simulation {
                 max_recv_sge: if sizes.receives > 0 { sizes.sges } else { 0 },
                 signal_all: false,
                 service: Service::ReliableConnection,
-                transport: Arc::clone(&self.transports[group as usize]),
+                transport: Arc::clone(&transports[side]),
                 number: Some(qpns[side]),
                 nvme: roles[side],
             };
@@ -266,6 +269,9 @@ impl Simulation {
     fn close(&mut self, at: Time, flow: u32) {
         let closed @ Flow { src, dst, active: slot, .. } = self.flows[flow as usize];
         let active = self.active.remove(slot as usize);
+        if let Some(watch) = &mut self.flow_watch {
+            watch.closed(flow);
+        }
         if let Some(recorder) = &mut self.recorder {
             recorder.close(slot as usize, &closed, &active, &self.parts);
         }

@@ -57,7 +57,8 @@ impl Simulation {
         let sends = plan.depth.saturating_mul(4).min(WORK_REQUESTS_MAX);
         let sizes = |sends| QueueSizes { sends, receives: 0, sges: 1 };
         let ends = [(host, sizes(sends)), (plan.to, sizes(0))];
-        let (qpn, _) = self.connect_as(self.now, ends, roles, TRANSMISSIONS_MAX, 0);
+        let transports = super::watch::planned_transports(self, 0);
+        let (qpn, _) = self.connect_as(self.now, ends, roles, TRANSMISSIONS_MAX, (0, transports));
         let node = self.parts.host_mut(host);
         let buffers = node.make_buffers(plan.bytes * u64::from(plan.depth));
         node.caller_memory_bytes += node.memory_of_flows();
