@@ -53,3 +53,72 @@ fn plans_that_no_circuit_can_run_are_refused_in_one_line() {
     refused(&plan(&[]), "ndp", &["plan.toml", "parameter"]);
     rnic(&["rtl", "trace", "--plan", "/nonexistent.toml", "--out", "x"]).assert_refused(2, &["/nonexistent.toml"]);
 }
+
+/// Options that make the built-in plan `point-to-point-loss` short.
+const SHORT: [&str; 4] = ["--set", "workload.count=40", "--set", "workload.message=16KiB"];
+
+/// Returns the result of a trace of the built-in plan with loss, and the waves.
+fn traced(transport: &str, out: &std::path::Path) -> (serde_json::Value, Vec<u8>) {
+    let transport = format!("transport={transport}");
+    let out = out.to_str().expect("UTF-8");
+    let fixed = ["rtl", "trace", "--json", "--plan", "point-to-point-loss", "--out", out, "--set", &transport];
+    let result = rnic(&[&fixed[..], &SHORT].concat()).ok().json();
+    (result, fs::read(out).expect("the waves"))
+}
+
+#[test]
+fn i22_a_plans_packets_are_shown_in_irns_modules_which_answer_as_the_engines() {
+    if !are_installed(&["verilator", "g++"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let out = folder.path().join("irn.fst");
+    let (result, waves) = traced("{ name = \"irn\", cap_packets = 64 }", &out);
+    assert_eq!((&result["circuit"], &result["transport"]), (&"irn_connection".into(), &"irn".into()));
+    let kinds = &result["kinds"];
+    let count = |kind: &str| kinds[kind].as_u64().expect("a number");
+    // 160 packets of 4 KiB, and those that were lost once more.
+    assert!(count("packets sent") > 160 && count("packets received") == 160, "{result}");
+    assert!(count("acknowledgements") == 160, "{result}");
+    let [events, cycles, compared] =
+        ["events", "cycles", "compared"].map(|key| result[key].as_u64().expect("a number"));
+    assert!(events > 480 && cycles > events && compared > 4 * events, "{result}");
+    assert!(waves.len() > 2_000 && waves[..9] == [0, 0, 0, 0, 0, 0, 0, 1, 0x49], "{} bytes", waves.len());
+    let save = fs::read_to_string(out.with_extension("gtkw")).expect("the save file");
+    assert!(save.contains("irn.fst\"") && save.contains("TOP.psn_o[23:0]"), "{save}");
+}
+
+#[test]
+fn t28_a_plans_packets_are_shown_in_a_programs_circuit_which_decides_as_the_engine() {
+    if !are_installed(&["verilator", "g++"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let out = folder.path().join("new-reno.fst");
+    let (result, waves) = traced("{ name = \"tonic-new-reno\", rto_min = \"100us\" }", &out);
+    assert_eq!((&result["circuit"], &result["transport"]), (&"new_reno_flow".into(), &"tonic-new-reno".into()));
+    let kinds = &result["kinds"];
+    assert!(kinds["packets sent"].as_u64() > Some(160) && kinds["calls for packets"].as_u64() > Some(100), "{result}");
+    assert!(waves.len() > 2_000, "{} bytes", waves.len());
+}
+
+#[test]
+fn flows_that_no_circuit_shows_are_refused_in_one_line() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let out = folder.path().join("waves.fst");
+    let out = out.to_str().expect("UTF-8");
+    let command = |more: &[&str]| {
+        let fixed = ["rtl", "trace", "--plan", "point-to-point-loss", "--out", out];
+        common::command(&[&fixed[..], &SHORT, more].concat())
+    };
+    let refused = |more: &[&str], parts: &[&str]| {
+        common::finish(command(more).spawn().expect("the command starts")).assert_refused(2, parts);
+    };
+    refused(&["--set", "transport={name=\"roce-gbn\"}"], &["roce-gbn", "irn, tonic-reno, tonic-new-reno"]);
+    refused(&["--set", "transport={name=\"irn\", sack_bitmap=false}"], &["sack_bitmap"]);
+    refused(&["--set", "workload.op=read"], &["Writes and Sends"]);
+    refused(&["--flow", "1"], &["no flow 1", "the plan has 1"]);
+    refused(&["--program", "reno"], &["--set transport.name"]);
+    let without = command(&[]).env("PATH", folder.path()).spawn().expect("the command starts");
+    common::finish(without).assert_refused(2, &["verilator", "apt-get install verilator"]);
+}

@@ -127,6 +127,22 @@ impl Circuit {
         }
     }
 
+    /// Returns the circuit of a clocked module without a reset, in a text that has emitted functions and this module
+    /// around them.
+    pub(crate) fn around(module: &str, inputs: Vec<Wire>, outputs: Vec<Wire>, text: String) -> Self {
+        Self {
+            name: module.to_owned(),
+            module: module.to_owned(),
+            parameters: Vec::new(),
+            inputs,
+            outputs,
+            timing: Timing::WithoutReset,
+            text: Text::Emitted(text),
+            change: None,
+            replaced: Vec::new(),
+        }
+    }
+
     /// Returns the circuit of a module written by hand, in the file of its name. Modules that it instantiates are found
     /// in `folders` of `rtl`, the first of which holds the module itself.
     pub fn written(

@@ -25,3 +25,4 @@ pub mod spec;
 pub mod tonic;
 pub mod tools;
 pub mod verilated;
+pub mod waves;

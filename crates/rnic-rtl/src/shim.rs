@@ -47,6 +47,9 @@ fn step(circuit: &Circuit) -> String {
         text.push_str(&pass(wire, at));
         at += wire.words;
     }
+    if inputs.iter().any(|wire| wire.name == TIME) {
+        let _ = writeln!(text, "  set_time(m.{TIME});");
+    }
     text.push_str(if is_clocked { "  m.clk = 0;\n" } else { "" });
     text.push_str("  m.eval();\n  sample();\n");
     let mut at = 0;
@@ -85,15 +88,27 @@ fn take(Wire { name, bits, .. }: &Wire, at: usize) -> String {
     (0..bits.div_ceil(32)).map(half).collect()
 }
 
-/// Notes the values of all signals, at half cycles of 5 ns.
+/// Input that, where a circuit has it, is the time of waves in picoseconds, and grows from record to record by 2 at
+/// least: the rising edge of the clock follows one picosecond later.
+pub(crate) const TIME: &str = "now_ps_i";
+
+/// Notes the values of all signals: at half cycles of 5 ns, or at the times of the records.
 const WAVES: &str = r#"
 #if VM_TRACE_FST
 #include "verilated_fst_c.h"
 static VerilatedFstC* waves;
-static uint64_t half_cycles;
-static void sample() { if (waves) waves->dump(half_cycles++ * 5000); }
+static uint64_t time_ps, half_cycle_ps = 5000;
+static void sample() {
+  if (waves) waves->dump(time_ps);
+  time_ps += half_cycle_ps;
+}
+static void set_time(uint64_t ps) {
+  half_cycle_ps = 1;
+  if (ps > time_ps) time_ps = ps;
+}
 #else
 static void sample() {}
+static void set_time(uint64_t) {}
 #endif
 "#;
 

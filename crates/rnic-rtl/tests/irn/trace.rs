@@ -494,3 +494,28 @@ fn i_r24_different_settings_of_the_specification_are_noticed() {
         assert!(difference.is_err(), "{settings:?} is not noticed");
     }
 }
+
+/// As in `rnic rtl trace`, of a flow of a plan: the events of one connection, at both ends, in the circuit that has all
+/// four modules and both contexts.
+#[test]
+fn i22_a_recorded_connection_is_replayed_in_one_circuit() {
+    if !are_installed(&["verilator", "g++"]) {
+        return;
+    }
+    let profile = rnic_transports::profile("irn").expect("the transport exists");
+    let transport = Transport::new(profile).expect("the profile is valid");
+    let recorded = rnic_rtl::waves::Recorder::new(&transport).expect("the transport has a circuit");
+    let recorder = Recorder { models: None, waiting: Default::default(), counts: [0; 4] };
+    let mut world = World::new(7, SCENARIOS[5], SETTINGS, recorder);
+    let Flow { from, to, .. } = world.flows[0];
+    observe(&mut world.left.engine, Some(recorded.observer(0, from)));
+    observe(&mut world.right.engine, Some(recorded.observer(1, to)));
+    world.run(40_000).expect("engine and specification agree");
+    let stimulus = recorded.take().expect("the specification of the connection agrees too");
+    let few: Vec<_> = stimulus.counts.iter().filter(|count| count.events < 10).collect();
+    assert!(few.is_empty(), "{few:?}");
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let verilated = stimulus.build().expect("the circuit compiles without warnings");
+    let answered = stimulus.replay(&verilated, &folder.path().join("irn.fst")).expect("the circuit agrees");
+    assert!(answered.events > 3_000 && answered.compared > 3 * answered.events, "{answered:?}");
+}
