@@ -6,6 +6,15 @@ use rnic_rtl::spec::falcon::{Operation, Position, Rule, TIMES, Window, search};
 use rnic_rtl::tools::are_installed;
 use rnic_rtl::verilated::Verilated;
 
+#[path = "falcon/ends.rs"]
+mod ends;
+#[path = "falcon/receiver.rs"]
+mod receiver;
+#[path = "falcon/sender.rs"]
+mod sender;
+#[path = "../../rnic-falcon/tests/two_ends/mod.rs"]
+mod two_ends;
+
 const FOLDERS: &[&str] = &["falcon", "lib"];
 
 fn events() -> u64 {

@@ -48,7 +48,7 @@ pub struct End<U> {
 }
 
 impl<U> End<U> {
-    fn new(config: DeliveryConfig, upper: U) -> Self {
+    pub fn new(config: DeliveryConfig, upper: U) -> Self {
         Self {
             delivery: Delivery::new(config),
             upper,
