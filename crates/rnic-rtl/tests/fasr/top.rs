@@ -312,13 +312,15 @@ fn r17_r19_the_transport_layer_sends_as_specified() {
         seen.set(seen.get() + u64::from(sr.units_taken() == (1 << 20) - 1));
         sr.step(event, context, next, timer, clock)
     });
-    let total = (events() / 130) as u32;
+    // In fewer, not all kinds of events occur.
+    let wanted = events().max(100_000);
+    let total = (wanted / 130) as u32;
     let mut world = World::new(verilated.start("fasr_top", 9).expect("the model starts"), step, 31, 64, total);
     world.losses = 100;
     world.run();
     println!("{} events in {} cycles, sent {:?}, kinds {:?}", world.events, world.cycle, world.sent, world.kinds);
     assert!(full.get() > world.events / 1_000, "the pool is not exhausted");
-    assert!(world.events > events(), "{}", world.events);
+    assert!(world.events > wanted, "{}", world.events);
     let all = world.kinds[..9].iter().enumerate().all(|(kind, count)| *count > 0 || kind == Kind::Arm as usize);
     assert!(all, "not all kinds of events occur: {:?}", world.kinds);
 }
