@@ -84,6 +84,9 @@ fn i22_a_plans_packets_are_shown_in_irns_modules_which_answer_as_the_engines() {
         ["events", "cycles", "compared"].map(|key| result[key].as_u64().expect("a number"));
     assert!(events > 480 && cycles > events && compared > 4 * events, "{result}");
     assert!(waves.len() > 2_000 && waves[..9] == [0, 0, 0, 0, 0, 0, 0, 1, 0x49], "{} bytes", waves.len());
+    // A timer that is never extended, as in the plan itself.
+    let (result, _) = traced("{ name = \"irn\", cap_packets = 64, rto_low = \"8us\", rto_high = \"8us\" }", &out);
+    assert!(result["kinds"]["timeouts"].as_u64() > Some(0), "{result}");
     let save = fs::read_to_string(out.with_extension("gtkw")).expect("the save file");
     assert!(save.contains("irn.fst\"") && save.contains("TOP.psn_o[23:0]"), "{save}");
 }
@@ -118,7 +121,7 @@ fn flows_that_no_circuit_shows_are_refused_in_one_line() {
     refused(&["--set", "transport={name=\"irn\", sack_bitmap=false}"], &["sack_bitmap"]);
     refused(&["--set", "workload.op=read"], &["Writes and Sends"]);
     refused(&["--flow", "1"], &["no flow 1", "the plan has 1"]);
-    refused(&["--program", "reno"], &["--set transport.name"]);
+    refused(&["--program", "reno"], &["--set 'transport={name=\"tonic-reno\"}'"]);
     let without = command(&[]).env("PATH", folder.path()).spawn().expect("the command starts");
     common::finish(without).assert_refused(2, &["verilator", "apt-get install verilator"]);
 }

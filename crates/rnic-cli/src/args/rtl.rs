@@ -33,7 +33,7 @@ its first sender.
 
 Examples:
   rnic rtl trace --plan point-to-point-loss --out irn.fst
-  rnic rtl trace --plan point-to-point-loss --set transport.name=tonic-new-reno --out new-reno.fst
+  rnic rtl trace --plan point-to-point-loss --set 'transport={name=\"tonic-new-reno\"}' --out new-reno.fst
   rnic rtl trace --plan incast --set workload.repeats=3 --flow 7 --seed 2 --out incast.fst
   rnic rtl trace --plan rtl/plans/new-reno.toml --out nic.fst
   gtkwave irn.gtkw

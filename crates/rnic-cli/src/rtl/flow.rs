@@ -12,7 +12,7 @@ use rnic_fabric::simulation::{FlowWatch, WatchedFlow, watch_flows};
 use rnic_fabric::workload::Operation;
 use rnic_fabric::{Plan, Progress, Simulation};
 use rnic_reproduce::input::TRACE_BYTES_MAX;
-use rnic_rtl::waves::{Recorder, ReplayError, Stimulus, save_file};
+use rnic_rtl::waves::{EVENTS_MAX, Recorder, ReplayError, Stimulus, save_file};
 use rnic_wire::Qpn;
 use serde::Serialize;
 
@@ -51,7 +51,7 @@ struct Outcome<'a> {
 /// engine.
 pub(super) fn trace(args: &TraceArgs, found: &Located, text: &str) -> Result<(), Failure> {
     if args.program.is_some() {
-        let reason = "--program is for networks of cycles (rtl/plans); name it here: --set transport.name=tonic-reno";
+        let reason = "--program is for networks of cycles (rtl/plans); here: --set 'transport={name=\"tonic-reno\"}'";
         return Err(Failure::Input(reason.to_owned()));
     }
     let plan = read_plan(args, found, text)?;
@@ -74,7 +74,7 @@ pub(super) fn trace(args: &TraceArgs, found: &Located, text: &str) -> Result<(),
     })?;
     let save = out.with_extension("gtkw");
     std::fs::write(&save, save_file(&out, &stimulus)).map_err(|error| Failure::file(&save, error))?;
-    if recorder.is_full() {
+    if answered.events >= EVENTS_MAX as u64 {
         console::line(&format!("rnic: the waves end after {} events", answered.events));
     }
     if !has_loss {

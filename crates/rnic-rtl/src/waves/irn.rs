@@ -143,7 +143,11 @@ pub(super) fn recording(profile: &Profile) -> Result<Box<dyn Recorded>, String> 
 }
 
 impl<const W: u32> Recording<W> {
-    const fn new(settings: Settings) -> Self {
+    fn new(mut settings: Settings) -> Self {
+        // More packets than a window has: the timer is never extended, as by the engine where RTO_high is not later.
+        let all = 2 * W - 1;
+        let extends = settings.rto_high > settings.rto_low;
+        settings.low_packets = if extends { settings.low_packets.min(all) } else { all };
         Self {
             settings,
             contexts: None,
