@@ -223,7 +223,26 @@ Rank correlations; 0.9 is the least that is expected of the first row:
     return text + "\n" + table(head, lines)
 
 
-def text(report, random):
+def faults(mutants):
+    """Mutants of modules written by hand, and how many are noticed."""
+    if not mutants:
+        return ""
+    columns = ["mutants", "noticed", "same", "open"]
+    lines = [[f"`{name}`", *(str(found[column]) for column in columns)] for name, found in mutants.items()]
+    sums = [sum(found[column] for found in mutants.values()) for column in columns]
+    share = f"{100 * sums[1] / (sums[0] - sums[2]):.1f}"
+    return f"""
+## Mutants
+
+Modules of Tonic's NIC with one other operator, constant or condition each. {share} % of those that are another circuit
+are noticed. The comparison with the model notices a mutant, or it is the same circuit, or it is open: it differs in
+cases that the traffic does not have. [same.rs](../crates/rnic-rtl/tests/tonic/mutants/same.rs) lists the last two with
+reasons; `make rtl-test` runs all.
+
+""" + table(["module", "mutants", "noticed", "the same circuit", "open"], [*lines, ["all", *map(str, sums)]])
+
+
+def text(report, random, mutants):
     """The page."""
     page = HEAD
     for name in GROUPS:
@@ -234,6 +253,6 @@ def text(report, random):
             page += programs(report)
         if members and name == "tonic":
             page += template(report)
-    page += sweeps(report) + depth(random)
+    page += sweeps(report) + depth(random) + faults(mutants)
     versions = [[name, version] for name, version in report.get("tools", {}).items()]
     return page + "\n## Tools\n\n" + table(["tool", "version"], versions)

@@ -29,6 +29,7 @@ from table import EMITTED, ROOT, digest, rows
 REPORT = ROOT / "rtl/report.json"
 LIMITS = ROOT / "rtl/limits.json"
 RANDOM = ROOT / "rtl/random.json"
+MUTANTS = ROOT / "rtl/mutants.json"
 PAGE = ROOT / "docs/rtl.md"
 LUT_MORE = 1.05
 LEVELS_MORE = 2
@@ -128,7 +129,7 @@ def findings(emitted):
     names = {row.name for row in everything}
     found += [f"{name}: in rtl/report.json, but not in modules.toml" for name in report if name not in names]
     found += [f"{name}: in rtl/limits.json, but not in modules.toml" for name in limits if name not in names]
-    if not PAGE.exists() or PAGE.read_text() != page.text(load(REPORT), load(RANDOM)):
+    if not PAGE.exists() or PAGE.read_text() != page.text(load(REPORT), load(RANDOM), load(MUTANTS)):
         found.append("docs/rtl.md is not what the report says: make rtl-report")
     return found
 
@@ -193,7 +194,7 @@ def compare(options):
 
 def write_page(_options):
     """Writes the page."""
-    PAGE.write_text(page.text(load(REPORT), load(RANDOM)))
+    PAGE.write_text(page.text(load(REPORT), load(RANDOM), load(MUTANTS)))
 
 
 def main():

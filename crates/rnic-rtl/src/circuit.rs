@@ -227,7 +227,8 @@ impl Circuit {
             packages.sort();
             arguments.extend(packages.iter().map(|path| path.display().to_string()));
         }
-        // The folder of a changed module is searched before the others.
+        // The folder of a changed module is searched before the others. Messages of assertions have its name: it is
+        // relative, so that a compiler's cache knows them in another folder.
         let changed = self.changed_files(folders)?;
         let changed = (!changed.is_empty()).then(|| write_changed(&changed, folder, &self.name)).transpose()?;
         if let (Some(at), Some((package, _))) = (&changed, self.replaced.first()) {
@@ -238,7 +239,7 @@ impl Circuit {
             arguments.extend(["-y".to_owned(), rtl_folder().join(name).display().to_string()]);
         }
         let file = format!("{}.sv", self.module);
-        let own = changed.map(|at| at.join(&file)).filter(|path| path.exists());
+        let own = changed.map(|at| at.join(&file)).filter(|path| folder.join(path).exists());
         let own = own.unwrap_or_else(|| rtl_folder().join(&folders[0]).join(&file));
         arguments.push(own.display().to_string());
         Ok(arguments)
@@ -313,12 +314,13 @@ fn write_gates(module: &str, folders: &[String], parameters: &[(String, u64)], a
     Ok(file)
 }
 
-/// Writes the files of changed modules into a new folder in `at`, and returns that folder.
-fn write_changed(files: &[(String, String)], at: &Path, circuit: &str) -> Result<PathBuf, ToolError> {
-    let at = at.join(format!("{circuit}_changed"));
+/// Writes the files of changed modules into a new folder in `folder`, and returns its name there.
+fn write_changed(files: &[(String, String)], folder: &Path, circuit: &str) -> Result<PathBuf, ToolError> {
+    let name = PathBuf::from(format!("{circuit}_changed"));
+    let at = folder.join(&name);
     std::fs::create_dir_all(&at).map_err(|source| ToolError::File { path: at.display().to_string(), source })?;
     files.iter().try_for_each(|(file, text)| write(&at.join(file), text))?;
-    Ok(at)
+    Ok(name)
 }
 
 /// Returns the names of the files in `folder` of the repository's folder `rtl`, packages first, and their texts.

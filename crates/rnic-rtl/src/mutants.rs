@@ -54,7 +54,8 @@ pub struct Mutants {
 
 impl Mutants {
     /// Returns all mutants of modules, each named by its place in `rtl`, such as `lib/flow_set`. Checks of the
-    /// simulation alone have none, nor has a condition by which modules are elaborated.
+    /// simulation alone have none, nor have outputs that only tests read (`DEBUG`), a condition by which modules are
+    /// elaborated, and a width.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -104,12 +105,15 @@ fn in_one_line(text: &str) -> String {
     text.replace('\\', " ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a text in which comments and what is not synthesised are blank.
+/// Returns a text in which comments, what is not synthesised, and outputs that only tests read are blank.
 fn without_comments(text: &str) -> String {
-    let mut is_checked_only = false;
+    let (mut is_checked_only, mut is_debug) = (false, false);
     let line = |line: &str| {
         is_checked_only |= line.starts_with("`ifndef SYNTHESIS");
-        let keep = if is_checked_only || line.starts_with('`') { 0 } else { line.find("//").unwrap_or(line.len()) };
+        is_debug |= line.trim_start().starts_with("if (DEBUG != 0) begin");
+        is_debug &= !line.trim_start().starts_with("endgenerate");
+        let is_blank = is_checked_only || is_debug || line.starts_with('`');
+        let keep = if is_blank { 0 } else { line.find("//").unwrap_or(line.len()) };
         is_checked_only &= !line.starts_with("`endif");
         // A comment may have letters of several bytes.
         format!("{}{}", &line[..keep], " ".repeat(line.len() - keep))
@@ -233,7 +237,7 @@ const BETWEEN: [(&str, &str); 17] = [
 ];
 const BEFORE: [(&str, &str); 2] = [("!", ""), ("~", "")];
 
-/// Returns the forms of an expression with one fault. Indices and ranges are left alone.
+/// Returns the forms of an expression with one fault. Indices, ranges and the widths of casts are left alone.
 fn faults(expression: &str) -> Vec<String> {
     let (mut found, mut depth, mut at, mut is_operand_before) = (Vec::new(), 0, 0, false);
     while at < expression.len() {
@@ -244,7 +248,9 @@ fn faults(expression: &str) -> Vec<String> {
         let operators: &[(&str, &str)] = if is_operand_before { &BETWEEN } else { &BEFORE };
         let operator = operators.iter().find(|(operator, _)| rest.starts_with(operator));
         let word = rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != '\'').unwrap_or(rest.len());
-        if word > 0 && first != '\'' {
+        if first == '(' && expression[closing(expression, at + 1)..].starts_with(")'(") {
+            at = closing(expression, at + 1) + 1;
+        } else if word > 0 && first != '\'' {
             if let Some(other) = constant(&rest[..word]).filter(|_| depth == 0) {
                 replace(word, &other);
             }

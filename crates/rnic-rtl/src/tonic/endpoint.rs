@@ -142,7 +142,7 @@ impl rnic_tonic::Nic for CircuitNic {
         // The state of flows with packets, and of all others in turn.
         let observed = input.packet.map_or((self.now % u64::from(self.nic.flows())) as FlowId, |(flow, _)| flow);
         let mut record = Vec::new();
-        self.nic.record(&self.config, input, command, observed, &mut record);
+        self.nic.record(&self.config, input, command, observed, 0, &mut record);
         let words = self.circuit.run(&record).expect("the model of the circuit runs");
         self.read(&words);
         self.shown = observed;

@@ -1,5 +1,6 @@
 //! The NIC as a circuit beside the model: a record of words for each cycle, and what the circuit has to answer.
 
+use rnic_base::{RandomStream, RandomStreams};
 use rnic_program::{Description, Fields as _, Scheme};
 use rnic_tonic::shape::Shape;
 use rnic_tonic::state::{Credit, Duty, Field, Packed, Ring, Window};
@@ -17,6 +18,9 @@ pub(super) const COMMAND_CYCLES: u64 = 8;
 
 /// Position of the first bit for waits among the pulses of the circuit.
 const WAITS: u32 = 8;
+
+/// Position of the first bit of a grant in a packet.
+const GRANT: u32 = 56;
 
 /// A configuration of the NIC: its circuit, and the words of records.
 #[derive(Clone, Debug)]
@@ -98,22 +102,31 @@ impl Nic {
         config.words().to_vec()
     }
 
-    /// Appends the inputs of a cycle to `records`; the circuit shows the state of `observed` in the next cycle.
+    /// Appends the inputs of a cycle to `records`; the circuit shows the state of `observed` in the next cycle. Inputs
+    /// that say nothing in this cycle have bits of `unused`.
     pub(super) fn record(
         &self,
         config: &[u64],
         input: &Input,
         command: Option<(FlowId, Command)>,
         observed: FlowId,
+        unused: u64,
         records: &mut Vec<u64>,
     ) {
         records.extend(config);
         records.push(self.link_rate.into());
-        let (flow, word) = command.map_or((0, 0), |(flow, command)| (flow, command_word(&command)));
-        records.extend([u64::from(command.is_some()), flow.into(), word]);
-        let (flow, packet) = input.packet.unwrap_or_default();
-        records.extend([u64::from(input.packet.is_some()), flow.into()]);
-        records.extend(packet_words(&packet));
+        let nothing = (unused >> 40, unused);
+        let (flow, word) = command.map_or(nothing, |(flow, command)| (flow.into(), command_word(&command)));
+        records.extend([u64::from(command.is_some()), flow, word]);
+        records.push(input.packet.is_some().into());
+        match input.packet {
+            Some((flow, packet)) => {
+                let grant = if packet.grant.is_none() { (unused << GRANT, unused >> 48) } else { (0, 0) };
+                let words = packet_words(&packet);
+                records.extend([flow.into(), words[0] | grant.0, words[1] | grant.1]);
+            }
+            None => records.extend([unused >> 24, unused.rotate_left(32), unused]),
+        }
         records.extend([u64::from(!input.is_blocked), observed.into()]);
     }
 
@@ -228,6 +241,8 @@ pub struct Bench {
     expected: Vec<Expected>,
     names: Vec<(String, usize)>,
     config: Vec<u64>,
+    /// Values of inputs that say nothing.
+    unused: RandomStream,
     done: u64,
     /// Number of times that a flow had each of the 32 subsets of events in a cycle: first stage, second stage, visit,
     /// generation and departure, the first one lowest.
@@ -252,6 +267,7 @@ impl Bench {
             expected: Vec::new(),
             names,
             config: nic.config_words(),
+            unused: RandomStreams::new(0).stream("inputs that say nothing"),
             done: 0,
             events: [0; 32],
             conflicts: [0; 5],
@@ -271,7 +287,7 @@ impl Bench {
     /// The first difference of the cycles that the circuit has run.
     pub fn step(&mut self, input: &Input, observed: FlowId) -> Result<Option<Address>, Box<Difference>> {
         let command = self.tonic.next_command();
-        self.nic.record(&self.config, input, command, observed, &mut self.records);
+        self.nic.record(&self.config, input, command, observed, self.unused.bits(), &mut self.records);
         let address = self.tonic.step(input);
         if let Some((flow, Command::Add(_))) = command {
             let known_from = &mut self.known_from[usize::from(flow)];

@@ -166,16 +166,21 @@ pub fn run_hostile(bench: &mut Bench, case: &Case, flows: u16, seed: u64, cycles
 /// Does the same until they differ.
 pub fn try_hostile(bench: &mut Bench, case: &Case, flows: u16, seed: u64, cycles: u64) -> Result<u64, Box<Difference>> {
     let mut random = RandomStreams::new(seed).stream("hostile");
-    let (mut aim, mut favourite, mut share, mut blocked) = (Aim::Any, 0, 2, 2);
+    let (mut aim, mut favourite, mut share, mut blocked, mut is_hurried) = (Aim::Any, 0, 2, 2, false);
+    let (has_rate, has_tokens) = (bench.scheme() == Scheme::Rate, bench.scheme() == Scheme::Token);
     let mut left = 0;
     for cycle in 0..cycles {
         if cycle % 256 == 0 {
             aim = [Aim::Any, Aim::Same, Aim::Visited, Aim::Visited][random.below(4) as usize];
             favourite = random.below(flows.into()) as FlowId;
-            share = 1 + random.below(4);
-            blocked = random.below(4);
+            // Timers expire while there are few packets.
+            share = if random.below(if has_tokens { 3 } else { 6 }) == 0 { 64 } else { 1 + random.below(4) };
+            // A turn stays for as long as the link is blocked.
+            blocked = [0, 1, 2, 13][random.below(4) as usize];
+            is_hurried = random.below(if has_rate { 2 } else { 4 }) == 0;
         }
-        drive(bench, &mut random, flows);
+        let most = if cycle < cycles - cycles / 8 { LAST_MOST } else { LAST_MOST + 1 };
+        drive(bench, &mut random, flows, (is_hurried, most));
         let flow = match aim {
             Aim::Any => random.below(flows.into()) as FlowId,
             Aim::Same => favourite,
@@ -192,25 +197,36 @@ pub fn try_hostile(bench: &mut Bench, case: &Case, flows: u16, seed: u64, cycles
     Ok(left)
 }
 
-/// Makes a call of the driver now and then; some are refused.
-fn drive(bench: &mut Bench, random: &mut RandomStream, flows: u16) {
+/// Length of a last segment for which a flow with segments of one byte just has credit: a longer one never leaves.
+const LAST_MOST: u16 = 4;
+
+/// Makes a call of the driver now and then; some are refused. Calls in a hurry announce few segments, the last of them
+/// of another length. Of every other flow, and of a single one with rates, segments have few bytes: at most `most`.
+fn drive(bench: &mut Bench, random: &mut RandomStream, flows: u16, (is_hurried, most): (bool, u16)) {
     if random.below(4) != 0 {
         return;
     }
     let flow = random.below(flows.into()) as FlowId;
     let view = bench.tonic.flow(flow).expect("the flow is in range");
     let bits = random.bits();
+    let has_rate = bench.scheme() == Scheme::Rate;
     // A flow that waits for a rate exists until it has waited.
-    let is_removable = bench.scheme() != Scheme::Rate || bits >> 57 == 0;
+    let is_removable = !has_rate || bits >> 57 == 0;
+    let is_tiny = flow & 1 == 1 || flows == 1 && has_rate;
+    let bytes = 1 + (bits >> 32) as u16 % if is_tiny { LAST_MOST } else { 2_048 };
+    let last_bytes = (bits >> 20 & 0xFF) as u16 % if is_tiny { most + 1 } else { 256 };
+    let more = |most: u32| view.limit.plus((bits >> 8) as u32 & most);
     let _ = match bits & 63 {
         0 if !is_removable => return,
         0 => bench.tonic.remove_flow(flow),
-        1 => bench.tonic.set_segment_bytes(flow, 1 + (bits >> 10 & 0x3FF) as u16),
-        2..8 => bench.tonic.set_limit(flow, view.limit.plus((bits >> 8) as u32 & 0x3F), (bits >> 20 & 0xFF) as u16),
-        _ if view.exists => bench.tonic.set_limit(flow, view.limit.plus((bits >> 8) as u32 & 0x3FF), 0),
+        1 => bench.tonic.set_segment_bytes(flow, bytes),
+        2..5 if is_hurried => bench.tonic.set_segment_bytes(flow, bytes),
+        5..60 if is_hurried => bench.tonic.set_limit(flow, more(3).plus(1), last_bytes),
+        2..8 => bench.tonic.set_limit(flow, more(0x3F), last_bytes),
+        _ if view.exists => bench.tonic.set_limit(flow, more(0x3FF), 0),
         _ => {
             let first = SegmentId::new(if bits >> 6 & 1 == 0 { 0xFF_FFF0 } else { (bits >> 8) as u32 });
-            bench.tonic.add_flow(flow, FlowSetup { first, segment_bytes: 1 + (bits >> 32 & 0x7FF) as u16 })
+            bench.tonic.add_flow(flow, FlowSetup { first, segment_bytes: bytes })
         }
     };
 }
@@ -231,11 +247,13 @@ fn lie(bench: &Bench, random: &mut RandomStream, flow: FlowId, cycle: u64) -> Pa
     } else {
         view.start.plus(random.below(1 + sent) as u32)
     };
-    // Totals of tokens grow slowly, or by as much as is believed, and one less or more.
-    let total = match more >> 56 & 7 {
+    // Totals of tokens suffice for a few segments more, grow slowly, or by as much as is believed, or by one less or
+    // more.
+    let total = match more >> 53 & 63 {
         0 => (more >> 40 & 7) * 4_096 + (more >> 48 & 3),
-        1..4 => cycle & 0xFFF,
-        _ => cycle >> (bits >> 13 & 3),
+        1 => cycle & 0xFFF,
+        2..8 => cycle >> (8 + (bits >> 13 & 3)),
+        _ => u64::from(view.total_sent.value()).wrapping_add(more >> 40 & 7).wrapping_sub(16),
     };
     Packet {
         ack: bits & 1 == 1,

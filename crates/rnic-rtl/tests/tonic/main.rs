@@ -1,6 +1,7 @@
 //! Tonic's circuit and its model, cycle by cycle: every output in every cycle, and the state of a flow after each.
 
 mod bench;
+mod credit;
 mod memories;
 mod mutants;
 #[path = "../../../rnic-tonic/tests/mechanisms/network.rs"]

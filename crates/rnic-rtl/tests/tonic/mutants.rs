@@ -1,27 +1,31 @@
 //! Mutants of the NIC's modules: each is noticed by the comparison with the model, or is the same circuit.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rnic_program::Transport;
-use rnic_rtl::circuit::Circuit;
-use rnic_rtl::mutants::Mutants;
+use rnic_program::{Scheme, Transport};
+use rnic_rtl::circuit::{Circuit, rtl_folder};
+use rnic_rtl::mutants::{Mutant, Mutants};
 use rnic_rtl::tools::are_installed;
-use rnic_rtl::verilated::Verilated;
+use rnic_rtl::verilated::{Model, Verilated};
 use rnic_transports::programs::find;
 
 use crate::bench::{Case, SHORT_TIMEOUTS, try_hostile, try_network};
+use crate::credit::{self, Check};
 use crate::nic::emit;
-use crate::wild;
+use crate::{wheel, wild};
+use same::{OPEN, SAME, Same};
 
-/// Modules with mutants. The library has proofs, except for the set of flows.
-const MODULES: [&str; 18] = [
+mod same;
+
+/// Modules with mutants; those that only connect others have none. The library has proofs, except for the set of flows.
+const MODULES: [&str; 17] = [
     "tonic/dd_engine",
     "tonic/dd_merge",
     "tonic/dd_generate",
     "tonic/dd_incoming0",
-    "tonic/dd_incoming1",
     "tonic/dd_periodic",
     "tonic/dd_marks",
     "tonic/dd_answer",
@@ -37,79 +41,92 @@ const MODULES: [&str; 18] = [
     "lib/flow_set",
 ];
 
+/// Modules that only credit by rates has.
+const OF_RATES: [&str; 6] = ["cr_rate", "cr_pace", "cr_oldest", "cr_growth", "cr_divide", "wheel"];
+
 /// Cycles that notice most mutants, and those after which one that lives is taken for the same circuit.
 const SHORT: u64 = 4_096;
 const LONG: u64 = 32_768;
 
-/// Of these modules, mutants are simulated. Which of the others' that live are the same circuit is not settled yet.
-const SETTLED: [&str; 6] = ["dd_merge", "dd_generate", "dd_periodic", "dd_marks", "dd_answer", "flow_turns"];
-
-/// Mutants that are the same circuit: module, the end of the line, and the reason.
-const SAME: [(&str, &str, &str); 7] = [
-    (
-        "dd_merge",
-        "(staying > COUNT_W'(tonic_pkg::STOP)) || \
-         (duty_i.back_pressured && !(staying < COUNT_W'(tonic_pkg::START)))",
-        "with STOP addresses waiting a flow is back-pressured, so that the other condition holds",
-    ),
-    (
-        "dd_generate",
-        "is_marked || (is_announced || (sent < 24'(window_i.size)))",
-        "the output is read only for a flow that is not idle, which has a segment: an assertion of dd_engine",
-    ),
-    ("dd_generate", "is_marked || (is_announced && (sent <= 24'(window_i.size)))", "as before"),
-    (
-        "dd_marks",
-        "((last[22:0] >= 23'(most)) ? most : last[SIZE_W-1:0])",
-        "with equal numbers both sides of the choice are equal",
-    ),
-    (
-        "dd_answer",
-        "(window_i >= 9'(tonic_pkg::K)) ? SIZE_W'(tonic_pkg::K) : SIZE_W'(window_i)",
-        "with equal numbers both sides of the choice are equal",
-    ),
-    ("dd_answer", "HAS_RATE ? rate_i : 23'd1", "nothing reads a rate in schemes without one"),
-    ("flow_turns", "ended_q <= 1'd1", "in a reset, when no flow has a turn that could end"),
-];
-
-/// Circuits that are compared, with the traffic around each.
+/// A circuit that is compared with the model.
 struct Bed {
-    case: Case,
     circuit: Circuit,
-    is_network: bool,
+    traffic: Traffic,
 }
 
-/// Returns wild programs with each credit scheme and both forms of memories, and a program whose timers expire.
-fn beds(mutants: &Mutants, folder: &Path) -> Vec<Bed> {
-    let wild = |program: &'static dyn Transport| {
+/// Traffic around a circuit.
+enum Traffic {
+    /// Packets that say anything, to a NIC.
+    Hostile(Case),
+    /// A bad network around a NIC.
+    Network(Case),
+    /// Inputs of one module, in this number of cycles for each of a NIC.
+    Module(Check, u64),
+}
+
+impl Bed {
+    fn hostile(program: &'static dyn Transport, mutants: &Mutants, folder: &Path) -> Self {
         let case = Case { program, flows: 8, window: 64, values: &[] };
         let circuit = case.nic().circuit(&case.name(), Some(&emit(program, folder))).replaced(&mutants.files);
-        Bed { case, circuit, is_network: false }
+        Self { circuit, traffic: Traffic::Hostile(case) }
+    }
+
+    /// Returns whether a module with mutants is in the circuit.
+    fn has(&self, module: &str) -> bool {
+        match &self.traffic {
+            Traffic::Module(..) => module == self.circuit.module,
+            Traffic::Hostile(case) | Traffic::Network(case) => {
+                case.program.description().scheme == Scheme::Rate || !OF_RATES.contains(&module)
+            }
+        }
+    }
+
+    /// Returns whether a mutant differs from the model in so many cycles.
+    fn is_noticed(&self, verilated: &Verilated, number: usize, cycles: u64) -> bool {
+        let start = || verilated.start_mutant(&self.circuit.name, 1, number).expect("the model starts");
+        match &self.traffic {
+            Traffic::Hostile(case) => {
+                try_hostile(&mut case.bench_of(start()), case, case.flows, 7, cycles).is_err()
+                    || try_hostile(&mut case.bench_of(start()), case, 1, 7, cycles).is_err()
+            }
+            Traffic::Network(case) => try_network(&mut case.bench_of(start()), case, 7, 2 * cycles).is_err(),
+            Traffic::Module(check, factor) => check(&mut start(), factor * cycles).is_err(),
+        }
+    }
+}
+
+fn check_wheel(model: &mut Model, cycles: u64) -> Result<(), String> {
+    wheel::try_wheel(model, 16, 1, cycles).map(drop)
+}
+
+fn check_large_wheel(model: &mut Model, cycles: u64) -> Result<(), String> {
+    wheel::try_wheel(model, 2_048, 2, cycles).map(drop)
+}
+
+/// Returns the modules that compute credit by rates alone; wild programs with each credit scheme and both forms of
+/// memories; and a program whose timers expire.
+fn beds(mutants: &Mutants, folder: &Path) -> Vec<Bed> {
+    let modules = credit::modules().into_iter().map(|(circuit, check)| (circuit, check, 4));
+    let wheels = [(wheel::circuit(16), check_wheel as Check, 6), (wheel::circuit(2_048), check_large_wheel, 6)];
+    let module = |(circuit, check, factor): (Circuit, Check, u64)| Bed {
+        circuit: circuit.replaced(&mutants.files),
+        traffic: Traffic::Module(check, factor),
     };
-    let mut beds = vec![wild(&wild::rate::Wild), wild(&wild::token::Wild), wild(&wild::window::Wild)];
-    let Bed { case, circuit, .. } = wild(&wild::token::Wild);
-    beds.push(Bed { case, circuit: circuit.with("WHOLE_GROUPS", 1).called("whole"), is_network: false });
-    let case = Case {
-        program: find("irn").expect("the program is registered"),
-        flows: 16,
-        window: 128,
-        values: SHORT_TIMEOUTS,
-    };
+    let mut beds: Vec<Bed> = modules.chain(wheels).map(module).collect();
+    let wild = |program: &'static dyn Transport| Bed::hostile(program, mutants, folder);
+    beds.extend([wild(&wild::rate::Wild), wild(&wild::token::Wild), wild(&wild::window::Wild)]);
+    let Bed { circuit, traffic } = wild(&wild::token::Wild);
+    beds.push(Bed { circuit: circuit.with("WHOLE_GROUPS", 1).called("whole"), traffic });
+    let program = find("irn").expect("the program is registered");
+    let case = Case { program, flows: 16, window: 128, values: SHORT_TIMEOUTS };
     let circuit = case.nic().circuit(&case.name(), None).replaced(&mutants.files);
-    beds.push(Bed { case, circuit, is_network: true });
+    beds.push(Bed { circuit, traffic: Traffic::Network(case) });
     beds
 }
 
-/// Returns whether a mutant differs from the model in so many cycles of one of the circuits.
-fn is_noticed(beds: &[Bed], verilated: &Verilated, number: usize, cycles: u64) -> bool {
-    beds.iter().any(|Bed { case, circuit, is_network }| {
-        let start = || case.bench_of(verilated.start_mutant(&circuit.name, 1, number).expect("the model starts"));
-        if *is_network {
-            return try_network(&mut start(), case, 7, 2 * cycles).is_err();
-        }
-        try_hostile(&mut start(), case, case.flows, 7, cycles).is_err()
-            || try_hostile(&mut start(), case, 1, 7, cycles).is_err()
-    })
+/// Returns whether a mutant is noticed in one of the circuits.
+fn is_noticed(beds: &[Bed], verilated: &Verilated, (number, module): (usize, &str), cycles: u64) -> bool {
+    beds.iter().filter(|bed| bed.has(module)).any(|bed| bed.is_noticed(verilated, number, cycles))
 }
 
 #[test]
@@ -124,34 +141,48 @@ fn t18_mutants_of_the_nic_are_noticed_or_are_the_same_circuit() {
     let circuits: Vec<Circuit> = beds.iter().map(|bed| bed.circuit.clone()).collect();
     let verilated = Verilated::build(&circuits).expect("the circuits compile");
     println!("compiled");
-    assert!(!is_noticed(&beds, &verilated, 0, LONG), "the circuits without a fault");
-    let is_settled = |number: &usize| SETTLED.contains(&mutants.list[number - 1].module.as_str());
-    let numbers: Vec<usize> = (1..=mutants.list.len()).filter(is_settled).collect();
-    let after_short = survivors(&beds, &verilated, &numbers, SHORT);
-    let is_known = |number: &&usize| {
-        let mutant = &mutants.list[**number - 1];
-        SAME.iter().any(|(module, after, _)| *module == mutant.module && mutant.after.ends_with(after))
-    };
-    let (known, unknown): (Vec<usize>, Vec<usize>) = after_short.iter().partition(is_known);
-    println!(
-        "{} mutants, {} live at first, {} of them are the same circuit",
-        numbers.len(),
-        after_short.len(),
-        known.len()
-    );
-    let alive = survivors(&beds, &verilated, &unknown, LONG);
+    let wanted = std::env::var("RNIC_MUTANTS").ok();
+    let numbers = wanted.as_ref().map_or((1..=mutants.list.len()).collect(), |text| numbers(text));
+    if wanted.is_none() {
+        let differs = beds.iter().find(|bed| bed.is_noticed(&verilated, 0, LONG));
+        assert!(differs.is_none(), "{} without a fault", differs.map_or("", |bed| bed.circuit.name.as_str()));
+    }
+    let after_short = survivors(&beds, &verilated, (&mutants, &numbers), SHORT);
+    let (known, unknown): (Vec<usize>, Vec<usize>) =
+        after_short.iter().partition(|number| is_known(&mutants.list[**number - 1]));
+    println!("{} mutants, {} live at first, {} are known", numbers.len(), after_short.len(), known.len());
+    let alive = survivors(&beds, &verilated, (&mutants, &unknown), LONG);
     let alive: Vec<String> = alive.iter().map(|number| mutants.list[number - 1].to_string()).collect();
     assert!(alive.is_empty(), "{} mutants live:\n{}", alive.len(), alive.join("\n"));
-    assert_eq!(known.len(), SAME.len(), "some that are said to be the same circuit are noticed, or do not exist");
+    let listed: usize = SAME.iter().chain(OPEN).map(|same| same.after.len()).sum();
+    assert!(wanted.is_some() || known.len() == listed, "some that are said to live are noticed, or do not exist");
+}
+
+/// Reads numbers of mutants, such as `12,40-52`: `RNIC_MUTANTS` has those that are run instead of all.
+fn numbers(text: &str) -> Vec<usize> {
+    let number = |text: &str| text.parse::<usize>().expect("RNIC_MUTANTS has numbers");
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        number(first)..=number(last)
+    };
+    text.split(',').flat_map(range).collect()
+}
+
+/// Returns whether a mutant is said to be the same circuit, or that traffic is missing.
+fn is_known(mutant: &Mutant) -> bool {
+    let is_it = |same: &&Same| same.module == mutant.module && same.after.iter().any(|end| mutant.after.ends_with(end));
+    SAME.iter().chain(OPEN).any(|same| is_it(&same))
 }
 
 /// Returns which mutants are not noticed in so many cycles.
-fn survivors(beds: &[Bed], verilated: &Verilated, numbers: &[usize], cycles: u64) -> Vec<usize> {
+fn survivors(beds: &[Bed], verilated: &Verilated, (mutants, numbers): (&Mutants, &[usize]), cycles: u64) -> Vec<usize> {
     let next = AtomicUsize::new(0);
     let alive = Mutex::new(Vec::new());
     let work = || {
         while let Some(number) = numbers.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if !is_noticed(beds, verilated, *number, cycles) {
+            let module = mutants.list[number - 1].module.as_str();
+            if !is_noticed(beds, verilated, (*number, module), cycles) {
+                println!("alive {number} {cycles}: {}", mutants.list[number - 1]);
                 alive.lock().expect("no thread panics").push(*number);
             }
         }
@@ -165,12 +196,63 @@ fn survivors(beds: &[Bed], verilated: &Verilated, numbers: &[usize], cycles: u64
     alive
 }
 
+/// Returns how many mutants of a module are in a list.
+fn listed(list: &[Same], module: &str) -> usize {
+    list.iter().filter(|same| same.module == module).map(|same| same.after.len()).sum()
+}
+
+/// Returns how many mutants each module has, how many of them are the same circuit, and how many live without that.
+fn table(mutants: &Mutants) -> String {
+    let line = |place: &&str| {
+        let module = place.rsplit('/').next().unwrap_or(place);
+        let all = mutants.list.iter().filter(|mutant| mutant.module == module).count();
+        let (same, open) = (listed(SAME, module), listed(OPEN, module));
+        let noticed = all - same - open;
+        format!("  \"{module}\": {{ \"mutants\": {all}, \"noticed\": {noticed}, \"same\": {same}, \"open\": {open} }}")
+    };
+    format!("{{\n{}\n}}\n", MODULES.iter().map(line).collect::<Vec<_>>().join(",\n"))
+}
+
+fn table_file() -> PathBuf {
+    rtl_folder().join("mutants.json")
+}
+
+#[test]
+#[ignore = "writes the file"]
+fn write_the_table_of_mutants() {
+    let mutants = Mutants::of(&MODULES).expect("the modules are there");
+    std::fs::write(table_file(), table(&mutants)).expect("the file can be written");
+}
+
+/// After a change of a module: `cargo test --package rnic-rtl --test tonic -- --ignored write_the`, then
+/// `tools/rtl/report.py page`.
+#[test]
+fn t18_the_table_of_mutants_is_that_of_the_modules() {
+    let mutants = Mutants::of(&MODULES).expect("the modules are there");
+    for Same { module, after, reason } in SAME.iter().chain(OPEN) {
+        for end in *after {
+            let is_it = |mutant: &&Mutant| mutant.module == *module && mutant.after.ends_with(end);
+            // A line may be there for each of several credit schemes.
+            let lines: BTreeSet<&str> = mutants.list.iter().filter(is_it).map(|mutant| mutant.after.as_str()).collect();
+            assert_eq!(lines.len(), 1, "lines of {module} with {end} ({reason})");
+        }
+    }
+    let count = |list: &[Same]| list.iter().map(|same| same.after.len()).sum::<usize>();
+    let (faults, open) = (mutants.list.len() - count(SAME), count(OPEN));
+    assert!(50 * open <= faults, "{open} of {faults} faults are not noticed");
+    let text = std::fs::read_to_string(table_file()).expect("the file is there");
+    assert_eq!(text, table(&mutants), "rtl/mutants.json");
+}
+
 #[test]
 fn t18_a_mutant_has_one_other_operator_constant_or_condition() {
     let list = |module: &str| {
         let mutants = Mutants::of(&[module]).expect("the module is there");
         mutants.list.iter().map(|mutant| mutant.after.clone()).collect::<Vec<_>>()
     };
+    // A width, and an output that only tests read, have none.
+    assert!(list("lib/flow_set").iter().all(|after| !after.contains("(F - 1)'")));
+    assert!(list("tonic/dd_engine").iter().all(|after| !after.contains("debug_events_o")));
     assert_eq!(
         list("tonic/cr_growth"),
         [
