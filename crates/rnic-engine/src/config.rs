@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rnic_base::{BitRate, Duration, Psn};
 use rnic_fae::Spawn;
+use rnic_falcon::resources::ResourceConfig;
 use rnic_wire::{Qpn, RnrTimer};
 
 use crate::limiter::BurstDefault;
@@ -35,6 +36,15 @@ pub struct EngineConfig {
     /// default, no thread is started, and queue pairs that require one are rejected. Simulations use `None`, because
     /// a thread must not influence their results.
     pub adaptive_thread: Option<Spawn>,
+    /// Bytes of the NIC's buffers for Falcon requests that arrive out of order. With `None`, the default, they follow
+    /// from the option `resources` of the transport, as all other resources do.
+    pub falcon_receive_bytes: Option<u64>,
+}
+
+impl EngineConfig {
+    /// Least value of [`Self::falcon_receive_bytes`]: buffers for two requests of any length. A lower one has the same
+    /// effect.
+    pub const FALCON_RECEIVE_BYTES_MIN: u64 = ResourceConfig::RECEIVE_BYTES_MIN;
 }
 
 impl Default for EngineConfig {
@@ -46,6 +56,7 @@ impl Default for EngineConfig {
             idle_after: Duration::from_ms(1),
             processors: None,
             adaptive_thread: None,
+            falcon_receive_bytes: None,
         }
     }
 }

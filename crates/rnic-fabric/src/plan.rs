@@ -21,6 +21,7 @@ mod json_schema;
 mod keys;
 mod nic;
 mod nvme;
+mod packet_buffer;
 mod processors;
 mod quantity;
 mod raw;
@@ -30,6 +31,7 @@ mod schema;
 mod scr;
 mod slow_host;
 mod switches;
+mod tables;
 mod tenants;
 mod topologies;
 mod traffic;
@@ -55,10 +57,12 @@ pub use error::PlanError;
 pub use json_schema::json_schema;
 pub use keys::insert;
 pub use nic::{BusPlan, NicPlan, WorkFetch};
+pub use packet_buffer::{DramPlan, PacketBufferPlan};
 pub use raw::SCHEMA;
 pub use schema::{Absent, Doc, Key, TABLES_BY_NAME, Table, Word};
 pub use scr::ScrPlan;
 pub use slow_host::SlowHostPlan;
+pub use tables::TablesPlan;
 pub use topologies::{GraphPlan, TopologyPlan};
 
 /// Time limits of a run, and selection of the measurements.

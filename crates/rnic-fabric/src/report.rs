@@ -24,7 +24,7 @@ use serde::Serialize;
 
 use crate::falcon_counts::FalconFigures;
 pub use crate::host::Recoveries;
-pub use crate::host::nic::NicFigures;
+pub use crate::host::nic::{NicFigures, PacketBufferFigures, TableFigures};
 pub use classes::ClassFigures;
 pub use collective::{CollectiveFigures, ExecutionFigures};
 pub use groups::GroupFigures;

@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use rnic_base::{Duration, RandomStreams};
 use rnic_engine::{RemoteMemory, SendFlags, SendOp, SendRequest, Sge, WcStatus};
+use rnic_fabric::report::PacketBufferFigures;
 use rnic_fabric::simulation::QueuePairSpec;
 use rnic_fabric::{Plan, Report, Simulation};
 
@@ -297,6 +298,65 @@ fn f38_nearly_continuous_misses_delay_a_write_once_per_packet() {
     assert!(none < 0.1 && nearly_all > 0.9, "misses: {none} and {nearly_all}");
     // One packet and its acknowledgement are sent and received: four misses of a quarter of a microsecond each.
     assert!(off_chip > on_chip + 500 && off_chip < on_chip + 1_200, "{off_chip} ns after {on_chip}");
+}
+
+/// Returns the goodput of four connections in Gbit/s, 200 Gbit/s over 50 us with 3 % of packets lost, and the NIC's
+/// figures; the plan's `nic` has packet buffers.
+fn over_losses(nic: &str) -> (f64, PacketBufferFigures) {
+    let transport = r#"{ name = "falcon", data_window = 512, outstanding = 1024, initial_window = 320,
+                         window_max = 512, base_target = "80us" }"#;
+    let workload = r#"{ kind = "closed-loop", op = "write", message = "64KB", depth = 64, queue_pairs = 4,
+                        duration = "16ms" }"#;
+    let with = [
+        ("mtu", "4096"),
+        ("links", r#"{ rate = "200Gbps", delay = "25us" }"#),
+        ("transport", transport),
+        ("nic", nic),
+        ("fault", r#"[{ kind = "drop", packets = "data", probability = "3%" }]"#),
+        ("workload", workload),
+        ("run", r#"{ warmup = "8ms" }"#),
+    ];
+    let report = run(WIRE, &with, 1);
+    let goodput = report.steady_goodput_gbps.expect("the workload has a duration");
+    (goodput, report.nic.and_then(|nic| nic.packet_buffer).expect("the plan has packet buffers"))
+}
+
+/// F-37: packets that wait for a lost one overflow from the chip into DRAM, which costs what the DRAM's rate makes it
+/// cost; without DRAM they are refused.
+#[test]
+fn f37_a_packet_buffer_overflows_into_dram_without_a_cliff() {
+    let dram = |gbps: u32| format!(r#"{{ packet_buffer = "75KB", dram_buffer = "8MB", dram_rate = "{gbps}Gbps" }}"#);
+    let large = over_losses(r#"{ packet_buffer = "8MB" }"#);
+    let [fast, slow] = [400, 200].map(|gbps| over_losses(&dram(gbps)));
+    let none = over_losses(r#"{ packet_buffer = "75KB" }"#);
+    println!("large: {large:?}\nfast DRAM: {fast:?}\nslow DRAM: {slow:?}\nno DRAM: {none:?}");
+    assert!(fast.0 > large.0 * 0.95, "{} Gbit/s with fast DRAM, {} with a large chip", fast.0, large.0);
+    assert!(slow.0 > large.0 * 0.4 && slow.0 < large.0 * 0.8, "{} of {} Gbit/s", slow.0, large.0);
+    assert!(none.0 < large.0 * 0.4, "{} of {} Gbit/s without DRAM", none.0, large.0);
+    assert!(large.1.kept > 1_000 && large.1.refused == 0, "{:?}", large.1);
+    assert!(fast.1.kept_in_dram > 1_000 && fast.1.refused == 0, "{:?}", fast.1);
+    assert!(none.1.kept_in_dram == 0 && none.1.refused > 100, "{:?}", none.1);
+    for (_, buffers) in [fast, slow, none] {
+        assert!(buffers.chip_max_bytes <= 75_000, "{buffers:?}");
+    }
+    assert!(large.1.chip_max_bytes > 1_000_000, "{:?}", large.1);
+}
+
+/// F-37: the bytes that arrive are those that were sent, wherever they waited.
+#[test]
+fn f37_payload_that_waited_in_dram_is_intact() {
+    let with = [
+        ("transport", r#"{ name = "falcon" }"#),
+        ("nic", r#"{ packet_buffer = "20KB", dram_buffer = "1MB", dram_rate = "100Gbps" }"#),
+        ("payload", "checked"),
+        ("wire", "encoded"),
+        ("fault", r#"[{ kind = "drop", packets = "data", probability = "5%" }]"#),
+        ("workload", r#"{ kind = "closed-loop", op = "write", message = "50KB", depth = 8, count = 200 }"#),
+    ];
+    let report = run(WIRE, &with, 1);
+    assert!(report.violations.is_empty() && report.messages == 200, "{:?}", report.violations);
+    let buffers = report.nic.and_then(|nic| nic.packet_buffer).expect("the plan has packet buffers");
+    assert!(buffers.kept_in_dram > 100, "{buffers:?}");
 }
 
 /// Trap 10 (events): a queue fills in front of a slow adaptive engine. From its threshold on fewer events enter it,

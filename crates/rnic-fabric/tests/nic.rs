@@ -105,6 +105,37 @@ fn one_message_waits_for_its_work_request_and_its_payload() {
     assert!((latency(&[("nic.bus_latency", "300ns")]) - without - 0.6).abs() < 0.1);
 }
 
+/// F-R18: a Read whose state is nowhere on the chips waits for one read over the bus after the other: a context at
+/// either end (as without these caches), a translation at either end, and the context of the completion queue. With
+/// room for all of them it waits for none.
+#[test]
+fn each_missing_table_costs_a_read_one_more_latency() {
+    let one = ("workload", r#"{ kind = "closed-loop", op = "read", message = 8, queue_pairs = 64, count = 40 }"#);
+    let figures = |nic: &str| {
+        let nic = format!(r#"{{ bus_rate = "4Tbps", bus_reads = 1024, cycle = "0ns", wqe_fetch = "ahead"{nic} }}"#);
+        // One Read of a queue pair at a time and 64 of them: with room for one, an entry has been evicted before the
+        // next packet of its queue pair.
+        let report = run(STREAM, &[one, ("fault", "[]"), ("nic", &nic)], 1);
+        (report.latency_us.expect("a loop has latencies").p50, report.nic.and_then(|nic| nic.tables))
+    };
+    let (alone, none) = figures("");
+    assert_eq!(none, None);
+    let figures = |nic: &str| {
+        let (latency, tables) = figures(nic);
+        (latency, tables.expect("the plan bounds a cache"))
+    };
+    let (fits, hits) = figures(", translation_entries = 1000, cq_entries = 1000");
+    assert!((fits - alone).abs() < 0.05 && hits.cq_misses == 64 && hits.translation_misses == 128, "{fits} {hits:?}");
+    assert!(hits.cq_hits > 2_000 && hits.translation_hits > 4_000, "{hits:?}");
+    let (translated, missed) = figures(", translation_entries = 1");
+    assert!((translated - alone - 2.4).abs() < 0.2, "{translated} after {alone}");
+    assert!(missed.translation_miss_share > 0.9 && missed.cq_hits + missed.cq_misses == 0, "{missed:?}");
+    let (all, missed) = figures(", translation_entries = 1, cq_entries = 1");
+    assert!((all - alone - 3.6).abs() < 0.3 && missed.cq_miss_share > 0.9, "{all} after {alone}, {missed:?}");
+    let (shared, hits) = figures(", cq_entries = 1, cqs = 1");
+    assert!((shared - alone).abs() < 0.05 && hits.cq_misses == 1, "{shared} after {alone}, {hits:?}");
+}
+
 /// R-R6 on a small scale: as long as all contexts fit into the cache, the number of queue pairs has no effect on a
 /// transport; beyond that it has, and the size of a context, which depends on the transport, determines the limit.
 #[test]

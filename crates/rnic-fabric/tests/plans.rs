@@ -104,6 +104,23 @@ wqe_fetch = "ahead"
 cycle = "5.525ns"
 receive_buffer = "300KB"
 "#,
+    r#"nic = { translation_entries = 16384, cq_entries = 1024 }"#,
+    r#"
+transport = "falcon"
+nic = { packet_buffer = "1.2MB" }
+"#,
+    r#"
+[nic]
+translation_entries = 16384
+page = "64KiB"
+region = "1MiB"
+cq_entries = 1024
+cqs = 64
+"#,
+    r#"
+transport = "falcon"
+nic = { packet_buffer = "1.2MB", dram_buffer = "8MB", dram_rate = "400Gbps", dram_latency = "100ns" }
+"#,
     r#"nic = { qpc_entries = 256, second_entries = 16384, second_latency = "60ns" }"#,
     r#"
 transport = "srnic"

@@ -11,7 +11,7 @@ use crate::adaptive::{AdaptiveEngine, Location, Placement};
 use crate::delivery::{DeliveryConfig, OutOfWindowRule};
 use crate::resources::threshold::Isolation;
 use crate::resources::zone::Zones;
-use crate::resources::{Amount, ResourceConfig};
+use crate::resources::{Amount, ResourceConfig, ResourcePart};
 
 impl DeliveryConfig {
     /// Returns the delivery layer configuration of `profile`, whose Falcon parameters are `shape`. Ordering,
@@ -71,6 +71,21 @@ impl ResourceConfig {
         };
         Self { capacity, zones: Zones { green, ..reference.zones }, ..reference }
     }
+
+    /// Returns the same resources with `bytes` of buffers for requests from the network, but at least
+    /// [`Self::RECEIVE_BYTES_MIN`]. As before, the last twentieth is reserved for requests at the head of their line
+    /// (Falcon mechanism F-37).
+    pub fn with_receive_bytes(mut self, bytes: u64) -> Self {
+        let buffers = bytes.max(Self::RECEIVE_BYTES_MIN) / u64::from(self.units.rx);
+        let buffers = u32::try_from(buffers).unwrap_or(u32::MAX);
+        let reserved = (buffers / 20).max(TRANSACTION_LENGTH_MAX.div_ceil(self.units.rx));
+        self.capacity[ResourcePart::RequestRx as usize].buffers = buffers;
+        self.zones.green.buffers = buffers - reserved;
+        self
+    }
+
+    /// Least number of bytes of buffers for requests from the network: two transactions of any length.
+    pub const RECEIVE_BYTES_MIN: u64 = 2 * (TRANSACTION_LENGTH_MAX as u64).next_multiple_of(256);
 }
 
 /// Maximum length of a transaction in bytes: the largest MTU and its headers.

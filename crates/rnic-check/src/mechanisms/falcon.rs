@@ -92,8 +92,8 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism {
         section: "5.2",
         what: "the packet buffer holds a bandwidth-delay product; more data slows connections down and stops none",
-        left_out: "a size by rate and round trip: `resources` is in percent of the simulator's NIC of 200 Gbit/s; \
-                   overflow into memory of the NIC: here packets are refused and retransmitted",
+        left_out: "a size by rate and round trip on sockets, where `resources` is in percent of the simulator's NIC of \
+                   200 Gbit/s; completions that wait for a read from DRAM",
     },
     Mechanism {
         section: "5.2",

@@ -83,7 +83,8 @@ fn create_without_flows(engine: &mut Engine, attributes: &QpAttributes) -> Resul
                 engine.core.namespaces.count_user(namespace, 1);
             }
             if let Some(shape) = falcon {
-                engine.falcon.get_or_insert_with(|| Box::new(FalconNic::new(shape))).join(shape);
+                let receive_bytes = engine.core.config.falcon_receive_bytes;
+                engine.falcon.get_or_insert_with(|| Box::new(FalconNic::new(shape, receive_bytes))).join(shape);
             }
         }
         Err(_) => engine.core.objects.release_srq(attributes.srq),

@@ -85,6 +85,8 @@ pub(crate) struct FalconNic {
     pub(super) resources: Resources,
     /// Amount of `resources`, in percent: [`FalconShape::resources_percent`] of the first queue pair.
     resources_percent: u32,
+    /// [`EngineConfig::falcon_receive_bytes`].
+    receive_bytes: Option<u64>,
     /// Number of queue pairs that share this state.
     users: u32,
     /// Adaptive engines, one for each transport.
@@ -120,11 +122,19 @@ const BLANK: FalconTransmit = FalconTransmit {
     kind: TransmitKind::Request,
 };
 
+/// Returns free resources for connections of `shape`, with `receive_bytes` of buffers for requests from the network,
+/// when they are given.
+fn resources_of(shape: &FalconShape, receive_bytes: Option<u64>) -> Resources {
+    let config = ResourceConfig::of(shape);
+    Resources::new(receive_bytes.map_or(config, |bytes| config.with_receive_bytes(bytes)))
+}
+
 impl FalconNic {
-    pub(crate) fn new(shape: &FalconShape) -> Self {
+    pub(crate) fn new(shape: &FalconShape, receive_bytes: Option<u64>) -> Self {
         Self {
-            resources: Resources::new(ResourceConfig::of(shape)),
+            resources: resources_of(shape, receive_bytes),
             resources_percent: shape.resources_percent,
+            receive_bytes,
             users: 0,
             adaptives: Vec::new(),
             waiting: BlockedOn::ALL.map(|_| Fifo::new(0)),
@@ -156,7 +166,7 @@ impl FalconNic {
     pub(crate) fn join(&mut self, shape: &FalconShape) {
         if self.users == 0 && self.resources_percent != shape.resources_percent {
             self.resources_percent = shape.resources_percent;
-            self.resources = Resources::new(ResourceConfig::of(shape));
+            self.resources = resources_of(shape, self.receive_bytes);
         }
         self.users += 1;
     }

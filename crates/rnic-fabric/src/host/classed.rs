@@ -25,7 +25,7 @@ pub(super) struct Classed;
 
 impl HostModel for Classed {
     fn arrive(host: &mut Host, now: Time, entry: &Entry, network: &mut Network) {
-        host.arrive_with_falcon(now, entry, network);
+        host.arrive_with_falcon::<false>(now, entry, network);
     }
 
     fn offer(host: &mut Host, now: Time, network: &mut Network) {

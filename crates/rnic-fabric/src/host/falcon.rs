@@ -5,11 +5,14 @@
 //! its source ([`HopDistances`]). Unreliable queue pairs of the same host use packets of the RoCE family.
 
 use rnic_base::{Csig, Time};
-use rnic_engine::{Arrival, Departure, FalconArrival, FalconTransmit, NoDma, PeerId, RxOutcome, Transmit};
+use rnic_engine::{
+    Arrival, Departure, Dma, DropReason, Engine, FalconArrival, FalconTransmit, NoDma, PeerId, RxOutcome, Transmit,
+};
 use rnic_policy::FalconShape;
 use rnic_wire::{Position, Qpn};
 
 use super::event_loop::HostModel;
+use super::nic::buffer::PacketBuffer;
 use super::slow::SlowMemory;
 use super::{Host, can_send};
 use crate::entry::{Entry, Flags};
@@ -51,7 +54,7 @@ impl HostModel for WithFalcon {
 
     #[inline(always)]
     fn arrive(host: &mut Host, now: Time, entry: &Entry, network: &mut Network) {
-        host.arrive_with_falcon(now, entry, network);
+        host.arrive_with_falcon::<false>(now, entry, network);
     }
 
     #[inline(always)]
@@ -61,18 +64,21 @@ impl HostModel for WithFalcon {
 }
 
 impl Host {
+    /// Processes a packet that arrives. With `MODELLED`, the NIC is modelled and may have packet buffers.
     #[inline(always)]
-    pub(super) fn arrive_with_falcon(&mut self, now: Time, entry: &Entry, network: &mut Network) {
+    pub(super) fn arrive_with_falcon<const MODELLED: bool>(&mut self, now: Time, entry: &Entry, network: &mut Network) {
         if !entry.has(Flags::FALCON) {
             return self.arrive_out_of_line(now, entry, network);
         }
         let is_slow = self.falcon.as_ref().is_some_and(|side| side.memory.is_some());
-        if is_slow {
+        let has_backlog = is_slow || MODELLED && packet_buffer(self).is_some();
+        if has_backlog {
             self.report_backlog(now);
         }
-        let outcome = self.receive_falcon(now, entry, network);
-        if is_slow && matches!(outcome, Some(RxOutcome::Accepted | RxOutcome::OutOfOrder)) {
+        let outcome = self.receive_falcon::<MODELLED>(now, entry, network);
+        if has_backlog && matches!(outcome, Some(RxOutcome::Accepted | RxOutcome::OutOfOrder)) {
             self.write_to_slow_memory(now, entry);
+            self.report_backlog(now);
         }
         network.falcon_packets.remove(entry.packet);
         if matches!(outcome, Some(RxOutcome::Accepted | RxOutcome::OutOfOrder)) {
@@ -84,8 +90,9 @@ impl Host {
     /// Reports to the engine the number of bytes still in flight to host memory.
     #[cold]
     fn report_backlog(&mut self, now: Time) {
-        let Some(memory) = self.falcon.as_ref().and_then(|side| side.memory.as_ref()) else { return };
-        self.engine.set_falcon_backlog(memory.backlog(now));
+        let in_buffers = packet_buffer(self).map_or(0, |buffer| buffer.backlog(now));
+        let memory = self.falcon.as_ref().and_then(|side| side.memory.as_ref());
+        self.engine.set_falcon_backlog(in_buffers + memory.map_or(0, |memory| memory.backlog(now)));
     }
 
     /// Starts the write of a packet's payload to slow memory. Its length is estimated as the frame length minus the
@@ -95,12 +102,17 @@ impl Host {
         let Some(memory) = self.falcon.as_mut().and_then(|side| side.memory.as_mut()) else { return };
         let headers = Family::Falcon.frame_len(Operation::Write, Position::Middle, 0);
         let payload = u32::from(entry.frame_len).saturating_sub(headers);
-        self.engine.set_falcon_backlog(memory.write(now, u64::from(payload)));
+        memory.write(now, u64::from(payload));
     }
 
     /// Passes a packet to the engine; returns `None` when the packet is damaged.
     #[inline(always)]
-    fn receive_falcon(&mut self, now: Time, entry: &Entry, network: &mut Network) -> Option<RxOutcome> {
+    fn receive_falcon<const MODELLED: bool>(
+        &mut self,
+        now: Time,
+        entry: &Entry,
+        network: &mut Network,
+    ) -> Option<RxOutcome> {
         let packets = &mut network.falcon_packets;
         let ends = packets.ends(entry.packet);
         let (src, label) = (ends.src(), ends.label());
@@ -116,7 +128,10 @@ impl Host {
             let packet = packets.headers(entry.packet);
             let arrival = FalconArrival { packet, peer: PeerId(src), label, congested, hops, csig };
             let (payload, qpn) = (packet.payload_len, Qpn::new(packet.cid.get()));
-            let outcome = self.engine.receive(now, Arrival::Falcon(arrival), &mut NoDma);
+            let outcome = match self.nic.as_mut().filter(|_| MODELLED).and_then(|nic| nic.buffer.as_mut()) {
+                Some(buffer) => receive_buffered(&mut self.engine, now, arrival, buffer, NoDma),
+                None => self.engine.receive(now, Arrival::Falcon(arrival), &mut NoDma),
+            };
             self.note_falcon_payload(now, entry, (payload, qpn), outcome);
             return Some(outcome);
         }
@@ -138,12 +153,15 @@ impl Host {
             return None;
         };
         let congested = entry.has(Flags::MARKED);
-        let arrival =
-            Arrival::Falcon(FalconArrival { packet: &packet, peer: PeerId(src), label, congested, hops, csig });
+        let arrival = FalconArrival { packet: &packet, peer: PeerId(src), label, congested, hops, csig };
         let payload = &packets.bytes(entry.packet)[payload];
-        let outcome = match &mut self.memory {
-            Some(memory) => self.engine.receive(now, arrival, &mut memory.writer_of(payload)),
-            None => self.engine.receive(now, arrival, &mut NoDma),
+        let buffer = self.nic.as_mut().and_then(|nic| nic.buffer.as_mut());
+        let (engine, memory) = (&mut self.engine, self.memory.as_mut().map(|memory| memory.writer_of(payload)));
+        let outcome = match (buffer, memory) {
+            (None, None) => engine.receive(now, Arrival::Falcon(arrival), &mut NoDma),
+            (None, Some(mut memory)) => engine.receive(now, Arrival::Falcon(arrival), &mut memory),
+            (Some(buffer), None) => receive_buffered(engine, now, arrival, buffer, NoDma),
+            (Some(buffer), Some(memory)) => receive_buffered(engine, now, arrival, buffer, memory),
         };
         self.note_falcon_payload(now, entry, (packet.payload_len, Qpn::new(packet.cid.get())), outcome);
         Some(outcome)
@@ -219,6 +237,28 @@ impl Host {
     fn arrive_out_of_line(&mut self, now: Time, entry: &Entry, network: &mut Network) {
         self.arrive(now, entry, network);
     }
+}
+
+/// Returns the packet buffers of a host's NIC, when it has them.
+fn packet_buffer(host: &mut Host) -> Option<&mut PacketBuffer> {
+    host.nic.as_mut()?.buffer.as_mut()
+}
+
+/// Passes a packet to the engine of a NIC with packet buffers.
+#[inline(never)]
+fn receive_buffered<D: Dma>(
+    engine: &mut Engine,
+    now: Time,
+    arrival: FalconArrival<'_>,
+    buffer: &mut PacketBuffer,
+    memory: D,
+) -> RxOutcome {
+    let mut target = buffer.target(now, arrival.packet.payload_len, memory);
+    let outcome = engine.receive(now, Arrival::Falcon(arrival), &mut target);
+    if outcome == RxOutcome::Dropped(DropReason::ReceiverNotReady) {
+        buffer.note_refusal();
+    }
+    outcome
 }
 
 /// Stores a Falcon packet for transmission, with its bytes when they are needed, and returns its entry.

@@ -4,7 +4,7 @@
 //! Without a `[nic]` table in the plan, none of this is simulated: packets enter the engine when they arrive and are
 //! sent when the port is free. With it, each host has
 //!
-//! * a *context cache* ([`contexts`]): every packet, sent or received, needs the context of its queue pair; a missing
+//! * a *context cache* ([`cache`]): every packet, sent or received, needs the context of its queue pair; a missing
 //!   context is read over the bus;
 //! * a *bus* ([`bus`]): a latency, a rate in each direction, and a limit of reads in flight, so that misses overlap;
 //! * *work requests* in the host's memory, fetched in batches: when a queue pair needs one (SRNIC, FaSR section
@@ -17,15 +17,18 @@
 //!   While the pipeline waits, no packet in it advances: packets that wait for the port are not sent either.
 //!
 //! Sources: FaSR (2025) sections II-A, IV and V-A for the modelled mechanisms and for latencies and sizes; PCI
-//! Express 3.0 for the bus. Deviations and omissions: receive work requests, completions and address translation have
-//! no cost; the replacement of contexts is random (no policy is published; a cyclic order of queue pairs, which loops
-//! produce, is the worst case for least-recently-used replacement and would put the baselines at a disadvantage); the
-//! prefetch buffer for packets to be sent is large enough for two bus latencies.
+//! Express 3.0 for the bus. Deviations and omissions: receive work requests have no cost, and completions and address
+//! translation only with the caches of [`tables`]; the replacement of contexts is random (no policy is published; a
+//! cyclic order of queue pairs, which loops produce, is the worst case for least-recently-used replacement and would
+//! put the baselines at a disadvantage); the prefetch buffer for packets to be sent is large enough for two bus
+//! latencies.
 
+pub(in crate::host) mod buffer;
 pub(crate) mod bus;
-pub(crate) mod contexts;
+pub(crate) mod cache;
 mod drive;
 mod falcon;
+mod tables;
 mod work;
 
 use core::ops::Range;
@@ -38,10 +41,12 @@ use serde::Serialize;
 use crate::entry::Entry;
 use crate::plan::{NicPlan, SlowHostPlan};
 
+use buffer::PacketBuffer;
 use bus::{Bus, Utilisation};
-use contexts::Contexts;
+use cache::Cache;
 pub(super) use drive::WithNic;
 pub(super) use falcon::WithFalconAndNic;
+use tables::Tables;
 use work::WorkQueues;
 
 /// Statistics of the memory accesses of all NICs.
@@ -69,6 +74,44 @@ pub struct NicFigures {
     pub dropped: u64,
     /// Maximum number of bytes that waited in a receive buffer.
     pub receive_buffer_max_bytes: u64,
+    /// Caches of tables, when the plan bounds one of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tables: Option<TableFigures>,
+    /// Packet buffers, when the plan has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packet_buffer: Option<PacketBufferFigures>,
+}
+
+/// Statistics of the caches of all NICs for translations and contexts of completion queues.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct TableFigures {
+    /// With `translation_entries`: payloads whose translation was on the chip.
+    pub translation_hits: u64,
+    /// Payloads whose translation was read over the bus.
+    pub translation_misses: u64,
+    /// Misses of translations as a share of all accesses.
+    pub translation_miss_share: f64,
+    /// With `cq_entries`: packets that could complete a request and whose completion queue's context was on the chip.
+    pub cq_hits: u64,
+    /// Such packets for which that context was read over the bus.
+    pub cq_misses: u64,
+    /// Misses of contexts of completion queues as a share of all accesses.
+    pub cq_miss_share: f64,
+}
+
+/// Statistics of the packet buffers of all NICs.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct PacketBufferFigures {
+    /// Packets that arrived out of order and waited on the NIC for an earlier one.
+    pub kept: u64,
+    /// Of these, packets for which there was no space on the chip and that were written to DRAM.
+    pub kept_in_dram: u64,
+    /// Packets refused because no buffer was free.
+    pub refused: u64,
+    /// Maximum number of bytes that waited on the chip of a NIC.
+    pub chip_max_bytes: u64,
+    /// Maximum number of bytes in the DRAM of a NIC.
+    pub dram_max_bytes: u64,
 }
 
 impl NicFigures {
@@ -82,11 +125,28 @@ impl NicFigures {
         self.context_misses += contexts.misses;
         let accesses = self.context_hits + self.context_second_hits + self.context_misses;
         self.miss_share = self.context_misses as f64 / accesses.max(1) as f64;
+        if let Some(Tables { translations, cqs, .. }) = &nic.tables {
+            let sum = self.tables.get_or_insert_default();
+            sum.translation_hits += translations.hits;
+            sum.translation_misses += translations.misses;
+            sum.translation_miss_share = Cache::miss_share(sum.translation_hits, sum.translation_misses);
+            sum.cq_hits += cqs.hits;
+            sum.cq_misses += cqs.misses;
+            sum.cq_miss_share = Cache::miss_share(sum.cq_hits, sum.cq_misses);
+        }
         self.work_fetches += nic.work.fetches;
         self.bitmap_queries += stats.bitmap_queries;
         self.bitmap_wait_us += stats.bitmap_wait.as_us_f64();
         self.dropped += stats.dropped;
         self.receive_buffer_max_bytes = self.receive_buffer_max_bytes.max(stats.waiting_max);
+        if let Some(PacketBuffer { stats, .. }) = &nic.buffer {
+            let sum = self.packet_buffer.get_or_insert_default();
+            sum.kept += stats.kept;
+            sum.kept_in_dram += stats.kept_in_dram;
+            sum.refused += stats.refused;
+            sum.chip_max_bytes = sum.chip_max_bytes.max(stats.chip_bytes_max);
+            sum.dram_max_bytes = sum.dram_max_bytes.max(stats.dram_bytes_max);
+        }
     }
 }
 
@@ -121,7 +181,9 @@ struct PendingDeparture {
 #[derive(Debug)]
 pub(crate) struct NicModel {
     plan: NicPlan,
-    contexts: Contexts,
+    contexts: Cache,
+    /// Caches of translations and of contexts of completion queues, when the plan bounds one of them.
+    tables: Option<Tables>,
     bus: Bus,
     work: WorkQueues,
     /// Time at which the pipeline accepts the next packet.
@@ -149,6 +211,8 @@ pub(crate) struct NicModel {
     queued_bytes_max: u64,
     /// Waiting packets of a Falcon host, which uses this instead of the queues above.
     falcon: falcon::Waiting,
+    /// Buffers for packets that arrive out of order, when the plan has them; only for Falcon.
+    pub(super) buffer: Option<PacketBuffer>,
     stats: Stats,
 }
 
@@ -158,11 +222,18 @@ impl NicModel {
         self.stats.dropped
     }
 
-    /// Creates an empty NIC for a link of `rate`; `stream` supplies the random choice of contexts to evict.
-    pub(crate) fn new(plan: &NicPlan, rate: BitRate, largest_frame: u64, stream: RandomStream) -> Self {
+    /// Creates an empty NIC for a link of `rate`; `stream` returns the random choices of a cache, by its name.
+    pub(crate) fn new(
+        plan: &NicPlan,
+        rate: BitRate,
+        largest_frame: u64,
+        stream: impl Fn(&str) -> RandomStream,
+    ) -> Self {
+        let tables = |plan| Tables::new(plan, ["/translations", "/cqs"].map(&stream));
         Self {
             plan: *plan,
-            contexts: Contexts::new(plan.contexts, plan.second, plan.context_bytes, stream),
+            contexts: Cache::new(plan.contexts, plan.context_bytes, stream("")).with_second(plan.second),
+            tables: plan.tables.as_ref().map(tables),
             bus: Bus::new(&plan.bus),
             work: WorkQueues::new(plan.work),
             pipeline_free_at: Time::ZERO,
@@ -181,6 +252,7 @@ impl NicModel {
             // at both ends.
             queued_bytes_max: rate.bytes_in(plan.bus.latency * 2) + 4 * largest_frame,
             falcon: falcon::Waiting::default(),
+            buffer: plan.packet_buffer.as_ref().map(PacketBuffer::new),
             stats: Stats::default(),
         }
     }
@@ -235,7 +307,10 @@ impl NicModel {
 
     /// Removes the state of a queue pair that was destroyed.
     pub(crate) fn forget(&mut self, qpn: rnic_wire::Qpn) {
-        self.contexts.forget(qpn);
+        self.contexts.forget(qpn.get());
+        if let Some(tables) = &mut self.tables {
+            tables.forget(qpn);
+        }
         self.work.forget(qpn);
         self.falcon.forget(qpn);
     }

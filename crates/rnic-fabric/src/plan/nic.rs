@@ -7,8 +7,10 @@ use rnic_policy::Profile;
 use rnic_policy::footprint::CONTEXT_BYTES;
 use rnic_policy::profile::Store;
 
+use super::packet_buffer::{self, PacketBufferPlan};
 use super::quantity::Unit;
 use super::raw;
+use super::tables::{self, TablesPlan};
 use super::{Plan, PlanError, derived};
 
 /// The bus of a NIC.
@@ -57,6 +59,10 @@ pub struct NicPlan {
     pub receive_buffer: u64,
     /// Number of waiting bytes above which the neighbour is paused, and number below which it is resumed.
     pub pause: Option<(u64, u64)>,
+    /// Buffers for packets that arrive out of order; only for Falcon.
+    pub packet_buffer: Option<PacketBufferPlan>,
+    /// Caches of translations and of contexts of completion queues, when one of them is bounded; not for Falcon.
+    pub tables: Option<TablesPlan>,
 }
 
 /// Returns the model that `raw` describes, for the transport and the switches of `plan`.
@@ -96,6 +102,8 @@ pub(super) fn resolve(raw: &raw::Nic, plan: &Plan) -> Result<Option<NicPlan>, Pl
         qp_cycle: raw.qp_cycle().0,
         receive_buffer,
         pause,
+        packet_buffer: packet_buffer::resolve(raw, plan)?,
+        tables: tables::resolve(raw, plan)?,
     }))
 }
 
@@ -191,6 +199,8 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     if matches!(nic.work, WorkFetch::OnDemand { batch } if batch == 0 || u64::from(batch) > OUTSTANDING_PACKETS_MAX) {
         return wrong("nic.wqe_batch", "must be above zero".to_owned());
     }
+    packet_buffer::check(plan)?;
+    tables::check(plan)?;
     let least = 2 * derived::largest_frame(plan);
     if nic.receive_buffer < least || nic.pause.is_some_and(|(stop, _)| stop < least) {
         return wrong(

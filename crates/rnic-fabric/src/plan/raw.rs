@@ -225,8 +225,9 @@ words! {
 }
 
 table! {
-    /// Costs of the NICs' memory and bus. Without this table they cost no time. With Falcon, the caches, the bus (to
-    /// the NIC's own memory) and the two cycles are modelled; `wqe_*` and `receive_buffer` are refused.
+    /// Costs of the NICs' memory and bus. Without this table they cost no time. With Falcon, the cache of
+    /// contexts, the bus (to the NIC's own memory), the two cycles and packet buffers are modelled; the other keys are
+    /// refused.
     Nic {
         /// `false` disables the model although the plan contains the table.
         enabled: bool = true,
@@ -261,6 +262,26 @@ table! {
         /// Bytes that may wait for the pipeline; with PFC the NIC pauses its neighbour before (default: FaSR section
         /// V-A).
         receive_buffer: Unit<Bytes> = "600KB",
+        /// Translations of addresses on the chip, each of a page. Not for Falcon, in whose NIC payload costs nothing.
+        translation_entries: Option<u32> => "all translations fit",
+        /// Bytes of a page, a power of two.
+        page: Unit<Bytes> = "4KiB",
+        /// Bytes of the memory through which the packets of a queue pair go, at each end; at most 256 pages.
+        region: Option<Unit<Bytes>> => "one page",
+        /// Contexts of completion queues on the chip. Not for Falcon, in whose NIC completions cost nothing.
+        cq_entries: Option<u32> => "all contexts fit",
+        /// Completion queues of each host, which its queue pairs share in turn.
+        cqs: Option<u32> => "one for each queue pair",
+        /// For Falcon: bytes on the chip for requests that arrive out of order. `auto`: The rate of a host's link times
+        /// the longest round trip (Falcon section 5.2). The number of such requests remains that of the option
+        /// `resources`.
+        packet_buffer: Option<OrAuto<Bytes>> => "as the option `resources` says, without a model of the memory",
+        /// Bytes of DRAM on the NIC for requests that do not fit into `packet_buffer`. Without it, they are refused.
+        dram_buffer: Option<Unit<Bytes>> => "none; needed with `dram_rate`",
+        /// Rate of this DRAM, for writes and reads together; at least that of a host's link.
+        dram_rate: Option<Unit<BitRate>> => "needed with `dram_buffer`",
+        /// Time of a read from it; at most 1 ms (default: ours, since none is published).
+        dram_latency: Unit<Duration> = "100ns",
     }
 }
 

@@ -42,7 +42,7 @@ packets = "data"
 probability = "1%"
 "#;
 
-fn read(overrides: &[(&str, &str)]) -> Result<Plan, PlanError> {
+pub(super) fn read(overrides: &[(&str, &str)]) -> Result<Plan, PlanError> {
     Plan::from_toml_with(VALID_PLAN, overrides, &mut |name| match name {
         "flows.csv" => Ok("0,0,1,1KB\n".to_owned()),
         "bad.csv" => Ok("0,0,99,1KB\n".to_owned()),

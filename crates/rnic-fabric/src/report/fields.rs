@@ -2,8 +2,8 @@
 
 use super::{
     BusFigures, ClassFigures, CollectiveFigures, Drops, ExecutionFigures, Fairness, FlowFigures, GroupFigures,
-    LatencyParts, NicFigures, PoolFigures, ProcessorFigures, QueuePairs, Recoveries, Report, ScrFigures, Slices,
-    Spread, TenantFigures,
+    LatencyParts, NicFigures, PacketBufferFigures, PoolFigures, ProcessorFigures, QueuePairs, Recoveries, Report,
+    ScrFigures, Slices, Spread, TableFigures, TenantFigures,
 };
 use crate::falcon_counts::FalconFigures;
 
@@ -27,6 +27,11 @@ impl Report {
             rct_us: spread,
             ..GroupFigures::default()
         };
+        let nic = NicFigures {
+            tables: Some(TableFigures::default()),
+            packet_buffer: Some(PacketBufferFigures::default()),
+            ..NicFigures::default()
+        };
         let full_report = Self {
             single_packet_fct_us: spread,
             rct_us: spread,
@@ -46,7 +51,7 @@ impl Report {
             processors: Some(ProcessorFigures::default()),
             slices: Some(Slices::default()),
             drops: Drops::default(),
-            nic: Some(NicFigures::default()),
+            nic: Some(nic),
             recoveries: Some(Recoveries::default()),
             pool: Some(PoolFigures::default()),
             falcon: Some(FalconFigures::default()),

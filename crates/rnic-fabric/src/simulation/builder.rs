@@ -142,6 +142,7 @@ impl<'b> Builder<'b> {
             secret,
             burst: BURST,
             processors: processors.map(ProcessorConfig::Modelled),
+            falcon_receive_bytes: self.plan.nic.and_then(|nic| nic.packet_buffer).map(|buffer| buffer.bytes()),
             ..EngineConfig::default()
         });
         let transports = self.plan.transports();
@@ -155,7 +156,7 @@ impl<'b> Builder<'b> {
         let (number, ring) = (self.partition.position(host).node, self.first_rings[host as usize]);
         let mut node = Host::new(number, ring, engine, port, codec, self.plan.checked_payload);
         if let Some(nic) = &self.plan.nic {
-            let stream = self.streams.stream(&format!("nic/host-{host}"));
+            let stream = |cache: &str| self.streams.stream(&format!("nic/host-{host}{cache}"));
             let mut nic = NicModel::new(nic, line_rate, self.plan.largest_frame(), stream);
             nic.set_slow_intervals(self.slow_host(host).cloned());
             node.set_nic(nic);

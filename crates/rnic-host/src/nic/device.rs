@@ -115,6 +115,7 @@ impl Device {
             idle_after: IDLE_AFTER,
             processors: schedule_threads(config.schedule_threads),
             adaptive_thread: Some(background::start_adaptive),
+            falcon_receive_bytes: None,
         });
         let weight = config.share.as_ref().map_or(1, |share| share.weight.into());
         // Enables the record of received packets, so that peers that were recently active are not probed, and `rnic

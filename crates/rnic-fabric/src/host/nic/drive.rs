@@ -55,7 +55,10 @@ impl Host {
             return self.report_waiting(now);
         }
         // Damaged packets are detected without a context.
-        let ready = packet.map_or(now, |packet| nic.contexts.access(now, packet.dest_qpn, &mut nic.bus));
+        let ready = packet.map_or(now, |packet| {
+            let ready = nic.contexts.access(now, packet.dest_qpn.get(), &mut nic.bus);
+            nic.tables.as_mut().map_or(ready, |tables| tables.receive(now, ready, &packet, &mut nic.bus))
+        });
         nic.arrived.push_back(Arrived { entry: *entry, at: now, ready });
         nic.arrived_bytes += len;
         nic.stats.waiting_max = nic.stats.waiting_max.max(nic.arrived_bytes);
@@ -177,9 +180,12 @@ impl NicModel {
             return self.acks.push_back(entry);
         }
         self.occupy(now, transmit.kind.is_retransmission());
-        let mut ready = self.pipeline_free_at.max(self.contexts.access(now, transmit.from, &mut self.bus));
+        let mut ready = self.pipeline_free_at.max(self.contexts.access(now, transmit.from.get(), &mut self.bus));
         if transmit.kind == TransmitKind::Request && starts_message(&transmit.packet) {
             ready = ready.max(self.work.take(now, transmit.from, &mut self.bus));
+        }
+        if let Some(tables) = &mut self.tables {
+            ready = tables.translate(now, ready, &transmit.packet, transmit.from, &mut self.bus);
         }
         let payload = transmit.packet.payload_len;
         self.queued_bytes += u64::from(entry.frame_len);

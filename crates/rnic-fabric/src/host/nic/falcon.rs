@@ -102,7 +102,7 @@ impl HostModel for WithFalconAndNic {
 impl Host {
     #[inline(never)]
     fn receive_with_context(&mut self, now: Time, entry: &Entry, network: &mut Network) {
-        self.arrive_with_falcon(now, entry, network);
+        self.arrive_with_falcon::<true>(now, entry, network);
     }
 
     fn fetch_state_of_arrival(&mut self, now: Time, entry: &Entry, network: &mut Network) {
@@ -111,7 +111,7 @@ impl Host {
         let (Some(nic), Some((packet, _))) = (&mut self.nic, packet.flatten()) else {
             return self.receive_with_context(now, entry, network);
         };
-        let ready = nic.contexts.access(now, Qpn::new(packet.cid.get()), &mut nic.bus);
+        let ready = nic.contexts.access(now, packet.cid.get(), &mut nic.bus);
         nic.falcon.order += 1;
         nic.falcon.arrived.insert((ready, nic.falcon.order), *entry);
     }
@@ -121,7 +121,7 @@ impl Host {
         while self.nic.as_ref().is_some_and(|nic| nic.falcon.departures.len() < WAITING_DEPARTURES_MAX) {
             let Some((entry, from)) = self.next_packet_of_any_family(now, network) else { break };
             let Some(nic) = &mut self.nic else { break };
-            let ready = nic.contexts.access(now, from, &mut nic.bus);
+            let ready = nic.contexts.access(now, from.get(), &mut nic.bus);
             let ready = nic.falcon.turn(ready, from, nic.plan.qp_cycle);
             nic.falcon.order += 1;
             nic.falcon.departures.insert((ready, nic.falcon.order), entry);

@@ -54,8 +54,8 @@ fn s23_the_load_of_a_bus_is_its_latency_and_utilisation() {
     assert_eq!(bus.utilisation(ns(33_000)), 0);
 }
 
-fn contexts(capacity: u32) -> Contexts {
-    Contexts::new(Some(capacity), None, 276, RandomStreams::new(1).stream("nic/test"))
+fn contexts(capacity: u32) -> Cache {
+    Cache::new(Some(capacity), 276, RandomStreams::new(1).stream("nic/test"))
 }
 
 /// Accesses all queue pairs in cyclic order, many times; returns the share of misses in the last rounds.
@@ -65,7 +65,7 @@ fn miss_share(capacity: u32, queue_pairs: u32) -> f64 {
     for round in 0..40u64 {
         let before = contexts.misses;
         for qpn in 0..queue_pairs {
-            contexts.access(Time::from_us(round * 1_000), Qpn::new(2 + qpn), &mut bus);
+            contexts.access(Time::from_us(round * 1_000), 2 + qpn, &mut bus);
         }
         missed += if round < 20 { 0 } else { contexts.misses - before };
     }
@@ -87,17 +87,17 @@ fn misses_start_when_contexts_no_longer_fit_into_the_cache() {
 #[test]
 fn requests_for_a_context_that_is_being_read_share_the_read() {
     let (mut contexts, mut bus) = (contexts(2), bus());
-    let available = contexts.access(ns(0), Qpn::new(7), &mut bus);
+    let available = contexts.access(ns(0), 7, &mut bus);
     assert_eq!(available, ns(1_200 + 276 + 48));
-    assert_eq!(contexts.access(ns(500), Qpn::new(7), &mut bus), available);
-    assert_eq!(contexts.access(ns(9_000), Qpn::new(7), &mut bus), ns(9_000));
+    assert_eq!(contexts.access(ns(500), 7, &mut bus), available);
+    assert_eq!(contexts.access(ns(9_000), 7, &mut bus), ns(9_000));
     assert_eq!((contexts.hits, contexts.misses), (2, 1));
     assert_eq!(bus.written(), Time::ZERO, "a context was written back");
-    contexts.access(ns(9_000), Qpn::new(8), &mut bus);
-    contexts.access(ns(9_000), Qpn::new(9), &mut bus);
+    contexts.access(ns(9_000), 8, &mut bus);
+    contexts.access(ns(9_000), 9, &mut bus);
     assert_eq!(bus.written(), ns(9_000 + 276 + 48), "no context was written back");
-    contexts.forget(Qpn::new(9));
-    assert!(contexts.access(ns(20_000), Qpn::new(9), &mut bus) > ns(21_000), "the context was not removed");
+    contexts.forget(9);
+    assert!(contexts.access(ns(20_000), 9, &mut bus) > ns(21_000), "the context was not removed");
 }
 
 /// F-38: a context evicted from the chip is read from the second level, not over the bus; one evicted from both
@@ -105,22 +105,39 @@ fn requests_for_a_context_that_is_being_read_share_the_read() {
 #[test]
 fn f38_a_context_evicted_from_the_chip_is_read_from_the_second_level() {
     let stream = RandomStreams::new(1).stream("nic/test");
-    let (mut contexts, mut bus) = (Contexts::new(Some(1), Some((2, Duration::from_ns(60))), 276, stream), bus());
+    let (mut contexts, mut bus) =
+        (Cache::new(Some(1), 276, stream).with_second(Some((2, Duration::from_ns(60)))), bus());
     let over_the_bus = 1_200 + 276 + 48;
-    assert_eq!(contexts.access(ns(0), Qpn::new(7), &mut bus), ns(over_the_bus));
-    contexts.access(ns(10_000), Qpn::new(8), &mut bus);
-    assert_eq!(contexts.access(ns(20_000), Qpn::new(7), &mut bus), ns(20_060), "not a read from the second level");
+    assert_eq!(contexts.access(ns(0), 7, &mut bus), ns(over_the_bus));
+    contexts.access(ns(10_000), 8, &mut bus);
+    assert_eq!(contexts.access(ns(20_000), 7, &mut bus), ns(20_060), "not a read from the second level");
     assert_eq!((contexts.hits, contexts.second_hits, contexts.misses), (0, 1, 2));
     assert_eq!(bus.written(), Time::ZERO, "a context was written back although both are on the NIC");
-    contexts.access(ns(30_000), Qpn::new(9), &mut bus);
+    contexts.access(ns(30_000), 9, &mut bus);
     assert!(bus.written() > ns(30_000), "none of three contexts was written back");
-    let again = [7, 8, 9].map(|qpn| contexts.access(ns(50_000), Qpn::new(qpn), &mut bus));
+    let again = [7, 8, 9].map(|qpn| contexts.access(ns(50_000), qpn, &mut bus));
     assert!(again.iter().any(|at| *at >= ns(50_000 + over_the_bus)), "{again:?}");
-    contexts.forget(Qpn::new(9));
+    contexts.forget(9);
     assert!(
-        contexts.access(ns(90_000), Qpn::new(9), &mut bus) >= ns(90_000 + over_the_bus),
+        contexts.access(ns(90_000), 9, &mut bus) >= ns(90_000 + over_the_bus),
         "the context was not removed from both levels"
     );
+}
+
+/// A read that follows another is one latency later than it; what is on the chip costs nothing. Translations are not
+/// written back.
+#[test]
+fn reads_that_follow_one_another_add_their_latencies() {
+    let stream = RandomStreams::new(1).stream("nic/test");
+    let (mut translations, mut bus) = (Cache::new(Some(1), 76, stream).clean(), bus());
+    let first = translations.access_after(ns(0), ns(1_000), 7, &mut bus);
+    assert_eq!(first, ns(1_000 + 1_300));
+    assert_eq!(translations.access_after(ns(100), ns(500), 7, &mut bus), first, "the same read");
+    assert_eq!(translations.access_after(ns(5_000), ns(6_000), 7, &mut bus), ns(6_000));
+    translations.access(ns(7_000), 8, &mut bus);
+    assert_eq!((translations.hits, translations.misses, bus.written()), (2, 2, Time::ZERO));
+    let mut unbounded = Cache::new(None, 76, RandomStreams::new(1).stream("nic/test"));
+    assert_eq!(unbounded.access_after(ns(0), ns(700), 7, &mut bus), ns(700));
 }
 
 /// A context that the second level was to provide at a given time, and that was then evicted from the NIC and read
@@ -130,14 +147,14 @@ fn a_context_read_again_is_not_available_earlier_than_predicted() {
     let plan = BusPlan { rate: BitRate::gbps(126), reads: 256, ..PLAN };
     let stream = RandomStreams::new(1).stream("nic/test");
     let (mut contexts, mut bus) =
-        (Contexts::new(Some(1), Some((2, Duration::from_ns(1_000))), 276, stream), Bus::new(&plan));
-    contexts.access(ns(0), Qpn::new(7), &mut bus);
-    contexts.access(ns(0), Qpn::new(8), &mut bus);
-    let promised = contexts.access(ns(0), Qpn::new(7), &mut bus);
+        (Cache::new(Some(1), 276, stream).with_second(Some((2, Duration::from_ns(1_000)))), Bus::new(&plan));
+    contexts.access(ns(0), 7, &mut bus);
+    contexts.access(ns(0), 8, &mut bus);
+    let promised = contexts.access(ns(0), 7, &mut bus);
     assert_eq!(contexts.second_hits, 1);
-    (9..40).for_each(|qpn| _ = contexts.access(ns(0), Qpn::new(qpn), &mut bus));
+    (9..40).for_each(|qpn| _ = contexts.access(ns(0), qpn, &mut bus));
     let misses = contexts.misses;
-    let again = contexts.access(ns(10), Qpn::new(7), &mut bus);
+    let again = contexts.access(ns(10), 7, &mut bus);
     assert_eq!((contexts.misses, again), (misses + 1, promised));
 }
 
