@@ -6,6 +6,8 @@
 //! A window has at most as many packets as its [`Ring`] has bits. Bits of packets outside of a window are zero, and so
 //! is that of its first packet.
 
+use rnic_wire::{Headers, NakCode, Packet, Syndrome};
+
 /// Width of the transport's bitmaps, and largest number of packets in a window.
 pub const WINDOW: u32 = 128;
 
@@ -67,6 +69,19 @@ pub enum Effect {
     EndsMessage = 2,
     /// The packet ends a message and completes a receive.
     CompletesReceive = 3,
+}
+
+impl Effect {
+    /// Returns the effect of `packet` at its receiver; `None` for packets other than those of Sends and Writes.
+    pub fn of(packet: &Packet) -> Option<Self> {
+        Some(match packet.headers {
+            Headers::Send { position, .. } if position.ends() => Self::CompletesReceive,
+            Headers::Write { position, immediate: Some(_), .. } if position.ends() => Self::CompletesReceive,
+            Headers::Write { position, .. } if position.ends() => Self::EndsMessage,
+            Headers::Send { .. } | Headers::Write { .. } => Self::None,
+            _ => return None,
+        })
+    }
 }
 
 /// Receiver's context.
@@ -194,6 +209,22 @@ pub struct Acknowledgement {
     pub cumulative: u32,
     /// So has this one, if it is a NACK.
     pub selective: Option<u32>,
+}
+
+impl Acknowledgement {
+    /// Returns the acknowledgement in `packet` and its message sequence number; `None` for other packets, and for NAKs
+    /// that report something else than a missing packet.
+    pub fn of(packet: &Packet) -> Option<(Self, u32)> {
+        let Headers::Ack { aeth, sack } = packet.headers else { return None };
+        let is_nack = match aeth.syndrome {
+            Syndrome::Ack { .. } => false,
+            Syndrome::Nak(NakCode::PsnSequenceError) => true,
+            _ => return None,
+        };
+        let cumulative = if is_nack { packet.psn.value() } else { later(packet.psn.value(), 1) };
+        let selective = sack.map(rnic_base::Psn::value);
+        Some((Self { is_nack, cumulative, selective }, aeth.msn.value()))
+    }
 }
 
 /// Outputs of [`SendContext::receive_ack`].

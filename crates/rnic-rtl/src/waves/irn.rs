@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 use rnic_base::{Duration, Time};
 use rnic_engine::{Arrival, Departure, DriverCall, Transmit};
 use rnic_policy::Profile;
-use rnic_wire::{Headers, NakCode, Packet, Qpn, Syndrome};
+use rnic_wire::Qpn;
 
 use super::{Count, Event, Recorded, Stimulus};
 use crate::circuit::{Circuit, Timing};
-use crate::spec::irn::{Acknowledgement, Answer, Effect, ReceiveContext, SendContext, Timer, WINDOW, later};
+use crate::spec::irn::{Acknowledgement, Answer, Effect, ReceiveContext, SendContext, Timer, WINDOW};
 
 /// Wider window for which there is a circuit.
 const WIDE: u32 = 256;
@@ -285,12 +285,12 @@ impl<const W: u32> Recording<W> {
     fn at_sender(&mut self, now: Time, qpn: Qpn, call: &DriverCall<'_>) {
         match call {
             DriverCall::Transmit(Some(Departure::Roce(transmit)))
-                if transmit.from == qpn && is_data(&transmit.packet) =>
+                if transmit.from == qpn && Effect::of(&transmit.packet).is_some() =>
             {
                 self.sent(now, transmit);
             }
             DriverCall::Receive(Arrival::Roce(_, packet, _), _) if packet.dest_qpn == qpn => {
-                if let Some((ack, _)) = acknowledgement(packet) {
+                if let Some((ack, _)) = Acknowledgement::of(packet) {
                     self.acknowledged(now, ack);
                 }
             }
@@ -302,12 +302,12 @@ impl<const W: u32> Recording<W> {
     fn at_receiver(&mut self, now: Time, qpn: Qpn, call: &DriverCall<'_>) {
         match call {
             DriverCall::Receive(Arrival::Roce(_, packet, _), _) if packet.dest_qpn == qpn => {
-                if let Some(effect) = effect(packet) {
+                if let Some(effect) = Effect::of(packet) {
                     self.arrived(now, packet.psn.value(), effect);
                 }
             }
             DriverCall::Transmit(Some(Departure::Roce(transmit))) if transmit.from == qpn => {
-                if let Some(ack) = acknowledgement(&transmit.packet) {
+                if let Some(ack) = Acknowledgement::of(&transmit.packet) {
                     self.answered(now, ack);
                 }
             }
@@ -356,32 +356,4 @@ impl<const W: u32> Recorded for Recording<W> {
 
 fn place(names: &[&str], name: &str) -> usize {
     names.iter().position(|known| *known == name).expect("the port is in the list")
-}
-
-const fn is_data(packet: &Packet) -> bool {
-    matches!(packet.headers, Headers::Send { .. } | Headers::Write { .. })
-}
-
-/// Returns the effect of a data packet at its receiver.
-fn effect(packet: &Packet) -> Option<Effect> {
-    Some(match packet.headers {
-        Headers::Send { position, .. } if position.ends() => Effect::CompletesReceive,
-        Headers::Write { position, immediate: Some(_), .. } if position.ends() => Effect::CompletesReceive,
-        Headers::Write { position, .. } if position.ends() => Effect::EndsMessage,
-        Headers::Send { .. } | Headers::Write { .. } => Effect::None,
-        _ => return None,
-    })
-}
-
-/// Returns an acknowledgement and its message sequence number.
-fn acknowledgement(packet: &Packet) -> Option<(Acknowledgement, u32)> {
-    let Headers::Ack { aeth, sack } = packet.headers else { return None };
-    let is_nack = match aeth.syndrome {
-        Syndrome::Ack { .. } => false,
-        Syndrome::Nak(NakCode::PsnSequenceError) => true,
-        _ => return None,
-    };
-    let cumulative = if is_nack { packet.psn.value() } else { later(packet.psn.value(), 1) };
-    let selective = sack.map(rnic_base::Psn::value);
-    Some((Acknowledgement { is_nack, cumulative, selective }, aeth.msn.value()))
 }

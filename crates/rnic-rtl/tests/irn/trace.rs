@@ -14,7 +14,7 @@ use rnic_engine::*;
 use rnic_rtl::spec::irn::{Acknowledgement, Effect, ID_MASK, ReceiveContext, SendContext, Timer, WINDOW, later};
 use rnic_rtl::tools::are_installed;
 use rnic_rtl::verilated::{Model, Verilated};
-use rnic_wire::{Format, Headers, NakCode, Packet, Qpn, Syndrome};
+use rnic_wire::{Format, Packet, Qpn};
 
 use super::modules::{Record, run_receive_ack, run_receive_data, run_timeout, run_tx_free};
 use super::{events, modules};
@@ -356,12 +356,7 @@ impl World {
     /// Delivers a data packet; the receiving engine must send the acknowledgement of the specification.
     fn deliver_data(&mut self, flying: &Flying) -> Result<(), String> {
         let packet = &flying.packet;
-        let effect = match packet.headers {
-            Headers::Send { position, .. } if position.ends() => Effect::CompletesReceive,
-            Headers::Write { position, immediate: Some(_), .. } if position.ends() => Effect::CompletesReceive,
-            Headers::Write { position, .. } if position.ends() => Effect::EndsMessage,
-            _ => Effect::None,
-        };
+        let effect = Effect::of(packet).ok_or("no data packet")?;
         let placed = Cell::new(0);
         let meta = RxMeta { peer: PEER, congested: false };
         let arrival = Arrival::Roce(flying.format, packet, meta);
@@ -373,7 +368,7 @@ impl World {
         let answer = answer.ok_or("the engine acknowledges nothing")?;
         let completed = self.right.completions();
         completed.iter().for_each(|_| self.right.post_receive(to));
-        let (ack, msn) = parse(&answer.packet).ok_or("the engine's answer is no acknowledgement")?;
+        let (ack, msn) = Acknowledgement::of(&answer.packet).ok_or("the engine's answer is no acknowledgement")?;
         let kind = u64::from(ack.is_nack) * if ack.selective.is_some() { 1 } else { 2 };
         let selective = ack.selective.unwrap_or(0);
         let of_engine = [u64::from(ack.cumulative), u64::from(msn), kind, selective.into(), completed.len() as u64];
@@ -387,7 +382,7 @@ impl World {
     }
 
     fn deliver_ack(&mut self, flying: &Flying) -> Result<(), String> {
-        let (ack, _) = parse(&flying.packet).ok_or("no acknowledgement")?;
+        let (ack, _) = Acknowledgement::of(&flying.packet).ok_or("no acknowledgement")?;
         let meta = RxMeta { peer: PEER, congested: false };
         self.left.engine.receive(self.now, Arrival::Roce(flying.format, &flying.packet, meta), &mut NoDma);
         let flow = &mut self.flows[flying.flow];
@@ -444,18 +439,6 @@ impl World {
         }
         (0..4).try_for_each(|module| self.recorder.flush(module))
     }
-}
-
-/// Returns an acknowledgement and its message sequence number.
-fn parse(packet: &Packet) -> Option<(Acknowledgement, u32)> {
-    let Headers::Ack { aeth, sack } = packet.headers else { return None };
-    let is_nack = match aeth.syndrome {
-        Syndrome::Ack { .. } => false,
-        Syndrome::Nak(NakCode::PsnSequenceError) => true,
-        _ => return None,
-    };
-    let cumulative = if is_nack { packet.psn.value() } else { later(packet.psn.value(), 1) };
-    Some((Acknowledgement { is_nack, cumulative, selective: sack.map(Psn::value) }, aeth.msn.value()))
 }
 
 #[test]
