@@ -69,10 +69,11 @@ const FAULTS: [&str; 10] = [
 ];
 
 /// Resources of the NICs: mostly not modelled, or much too small.
-const NICS: [&str; 4] = [
+const NICS: [&str; 5] = [
     "",
     "",
     "nic = { qpc_entries = 2, bus_reads = 3, receive_buffer = \"60KB\" }\n",
+    "nic = { bus_reads = 3, translation_entries = 3, region = \"40KiB\", cq_entries = 2, cqs = 3 }\n",
     "nic = { qpc_cache = \"4KB\", bus_rate = \"40Gbps\", wqe_fetch = \"ahead\", cycle = \"0us\" }\n",
 ];
 
