@@ -34,6 +34,7 @@ class Guest:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while self.monitor.connect_ex(path) != 0:
             if self.process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
                 raise SystemExit(f"{' '.join(command)} did not start")
             time.sleep(0.02)
         self._answer()
