@@ -237,7 +237,7 @@ def faults(mutants):
 Modules of Tonic's NIC with one other operator, constant or condition each. {share} % of those that are another circuit
 are noticed. The comparison with the model notices a mutant, or it is the same circuit, or it is open: it differs in
 cases that the traffic does not have. [same.rs](../crates/rnic-rtl/tests/tonic/mutants/same.rs) lists the last two with
-reasons; `make rtl-test` runs all.
+reasons, and all others count as noticed: `make rtl-test` runs all, and fails where that is not so.
 
 """ + table(["module", "mutants", "noticed", "the same circuit", "open"], [*lines, ["all", *map(str, sums)]])
 

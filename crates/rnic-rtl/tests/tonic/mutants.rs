@@ -49,7 +49,7 @@ const SHORT: u64 = 4_096;
 const LONG: u64 = 32_768;
 
 /// A circuit that is compared with the model.
-struct Bed {
+struct Testbench {
     circuit: Circuit,
     traffic: Traffic,
 }
@@ -64,7 +64,7 @@ enum Traffic {
     Module(Check, u64),
 }
 
-impl Bed {
+impl Testbench {
     fn hostile(program: &'static dyn Transport, mutants: &Mutants, folder: &Path) -> Self {
         let case = Case { program, flows: 8, window: 64, values: &[] };
         let circuit = case.nic().circuit(&case.name(), Some(&emit(program, folder))).replaced(&mutants.files);
@@ -105,28 +105,31 @@ fn check_large_wheel(model: &mut Model, cycles: u64) -> Result<(), String> {
 
 /// Returns the modules that compute credit by rates alone; wild programs with each credit scheme and both forms of
 /// memories; and a program whose timers expire.
-fn beds(mutants: &Mutants, folder: &Path) -> Vec<Bed> {
+fn testbenches(mutants: &Mutants, folder: &Path) -> Vec<Testbench> {
     let modules = credit::modules().into_iter().map(|(circuit, check)| (circuit, check, 4));
     let wheels = [(wheel::circuit(16), check_wheel as Check, 6), (wheel::circuit(2_048), check_large_wheel, 6)];
-    let module = |(circuit, check, factor): (Circuit, Check, u64)| Bed {
+    let module = |(circuit, check, factor): (Circuit, Check, u64)| Testbench {
         circuit: circuit.replaced(&mutants.files),
         traffic: Traffic::Module(check, factor),
     };
-    let mut beds: Vec<Bed> = modules.chain(wheels).map(module).collect();
-    let wild = |program: &'static dyn Transport| Bed::hostile(program, mutants, folder);
-    beds.extend([wild(&wild::rate::Wild), wild(&wild::token::Wild), wild(&wild::window::Wild)]);
-    let Bed { circuit, traffic } = wild(&wild::token::Wild);
-    beds.push(Bed { circuit: circuit.with("WHOLE_GROUPS", 1).called("whole"), traffic });
+    let mut testbenches: Vec<Testbench> = modules.chain(wheels).map(module).collect();
+    let wild = |program: &'static dyn Transport| Testbench::hostile(program, mutants, folder);
+    testbenches.extend([wild(&wild::rate::Wild), wild(&wild::token::Wild), wild(&wild::window::Wild)]);
+    let Testbench { circuit, traffic } = wild(&wild::token::Wild);
+    testbenches.push(Testbench { circuit: circuit.with("WHOLE_GROUPS", 1).called("whole"), traffic });
     let program = find("irn").expect("the program is registered");
     let case = Case { program, flows: 16, window: 128, values: SHORT_TIMEOUTS };
     let circuit = case.nic().circuit(&case.name(), None).replaced(&mutants.files);
-    beds.push(Bed { circuit, traffic: Traffic::Network(case) });
-    beds
+    testbenches.push(Testbench { circuit, traffic: Traffic::Network(case) });
+    testbenches
 }
 
 /// Returns whether a mutant is noticed in one of the circuits.
-fn is_noticed(beds: &[Bed], verilated: &Verilated, (number, module): (usize, &str), cycles: u64) -> bool {
-    beds.iter().filter(|bed| bed.has(module)).any(|bed| bed.is_noticed(verilated, number, cycles))
+fn is_noticed(testbenches: &[Testbench], verilated: &Verilated, (number, module): (usize, &str), cycles: u64) -> bool {
+    testbenches
+        .iter()
+        .filter(|testbench| testbench.has(module))
+        .any(|testbench| testbench.is_noticed(verilated, number, cycles))
 }
 
 #[test]
@@ -137,21 +140,25 @@ fn t18_mutants_of_the_nic_are_noticed_or_are_the_same_circuit() {
     }
     let mutants = Mutants::of(&MODULES).expect("the modules are there");
     let folder = tempfile::tempdir().expect("a folder can be made");
-    let beds = beds(&mutants, folder.path());
-    let circuits: Vec<Circuit> = beds.iter().map(|bed| bed.circuit.clone()).collect();
+    let testbenches = testbenches(&mutants, folder.path());
+    let circuits: Vec<Circuit> = testbenches.iter().map(|testbench| testbench.circuit.clone()).collect();
     let verilated = Verilated::build(&circuits).expect("the circuits compile");
     println!("compiled");
     let wanted = std::env::var("RNIC_MUTANTS").ok();
     let numbers = wanted.as_ref().map_or((1..=mutants.list.len()).collect(), |text| numbers(text));
     if wanted.is_none() {
-        let differs = beds.iter().find(|bed| bed.is_noticed(&verilated, 0, LONG));
-        assert!(differs.is_none(), "{} without a fault", differs.map_or("", |bed| bed.circuit.name.as_str()));
+        let differs = testbenches.iter().find(|testbench| testbench.is_noticed(&verilated, 0, LONG));
+        assert!(
+            differs.is_none(),
+            "{} without a fault",
+            differs.map_or("", |testbench| testbench.circuit.name.as_str())
+        );
     }
-    let after_short = survivors(&beds, &verilated, (&mutants, &numbers), SHORT);
+    let after_short = survivors(&testbenches, &verilated, (&mutants, &numbers), SHORT);
     let (known, unknown): (Vec<usize>, Vec<usize>) =
         after_short.iter().partition(|number| is_known(&mutants.list[**number - 1]));
     println!("{} mutants, {} live at first, {} are known", numbers.len(), after_short.len(), known.len());
-    let alive = survivors(&beds, &verilated, (&mutants, &unknown), LONG);
+    let alive = survivors(&testbenches, &verilated, (&mutants, &unknown), LONG);
     let alive: Vec<String> = alive.iter().map(|number| mutants.list[number - 1].to_string()).collect();
     assert!(alive.is_empty(), "{} mutants live:\n{}", alive.len(), alive.join("\n"));
     let listed: usize = SAME.iter().chain(OPEN).map(|same| same.after.len()).sum();
@@ -175,13 +182,18 @@ fn is_known(mutant: &Mutant) -> bool {
 }
 
 /// Returns which mutants are not noticed in so many cycles.
-fn survivors(beds: &[Bed], verilated: &Verilated, (mutants, numbers): (&Mutants, &[usize]), cycles: u64) -> Vec<usize> {
+fn survivors(
+    testbenches: &[Testbench],
+    verilated: &Verilated,
+    (mutants, numbers): (&Mutants, &[usize]),
+    cycles: u64,
+) -> Vec<usize> {
     let next = AtomicUsize::new(0);
     let alive = Mutex::new(Vec::new());
     let work = || {
         while let Some(number) = numbers.get(next.fetch_add(1, Ordering::Relaxed)) {
             let module = mutants.list[number - 1].module.as_str();
-            if !is_noticed(beds, verilated, (*number, module), cycles) {
+            if !is_noticed(testbenches, verilated, (*number, module), cycles) {
                 println!("alive {number} {cycles}: {}", mutants.list[number - 1]);
                 alive.lock().expect("no thread panics").push(*number);
             }
