@@ -123,6 +123,16 @@ pub const SAME: &[Same] = &[
 pub const OPEN: &[Same] = &[
     same(
         "cr_engine",
+        &["per_valid_q <= rst_n ? {per_valid_q[0], periodic_valid_i} : 2'd1"],
+        "the first cycle after a reset has the answer of a visit, when no flow is in use",
+    ),
+    same(
+        "cr_settings",
+        &["(step < GRANT_STEP_MAX)"],
+        "a packet's grant differs from the one before by exactly as much as is believed",
+    ),
+    same(
+        "cr_engine",
         &[".has_entered_xmit_i(!has_entered_xmit"],
         "a last segment of another length enters in the cycle in which its flow's only address leaves, or enters an \
          empty ring while its flow has a turn, and credit suffices for one of both lengths",
