@@ -37,7 +37,6 @@ module dcqcn_incoming #(
     input  logic [23:0] state_alpha_at,
     input  logic [23:0] state_rate_at,
     input  logic [23:0] state_bytes_at,
-    input  logic state_notified,
     input  logic [8:0] cur_window,
     input  logic [22:0] cur_rate,
     input  logic [23:0] cur_timer,
@@ -48,7 +47,6 @@ module dcqcn_incoming #(
     output logic [23:0] next_alpha_at,
     output logic [23:0] next_rate_at,
     output logic [23:0] next_bytes_at,
-    output logic next_notified,
     output logic act_mark,
     output logic [23:0] act_from,
     output logic [23:0] act_to,
@@ -57,53 +55,48 @@ module dcqcn_incoming #(
     output logic act_restart,
     output logic [23:0] act_timer
 );
-  wire t28 = in_next == in_start;
+  wire t25 = in_next == in_start;
+  wire t26 = ~t25;
+  wire t27 = in_nack & t26;
+  wire t28 = in_start == in_old_start;
   wire t29 = ~t28;
-  wire t30 = in_nack & t29;
-  wire t31 = in_start == in_old_start;
-  wire t32 = ~t31;
-  wire [39:0] t33 = {17'd0, cur_rate} * {23'd0, state_alpha};
-  wire [39:0] t34 = t33 >> 17;
-  wire [22:0] cut_v = t34[22:0];
-  wire [22:0] t36 = cur_rate - cut_v;
-  wire t37 = t36 < cfg_rate_min;
-  wire [22:0] t38 = t37 ? cfg_rate_min : t36;
-  wire t39 = cfg_line_rate < t38;
-  wire [22:0] t40 = t39 ? cfg_line_rate : t38;
-  wire [16:0] t41 = state_alpha >> 8;
-  wire [16:0] t42 = state_alpha - t41;
-  wire [16:0] t43 = t42 + 17'd256;
-  wire t44 = state_rate_at == 24'd0;
-  wire [23:0] t45 = in_now + cfg_alpha_timer;
+  wire [39:0] t30 = {17'd0, cur_rate} * {23'd0, state_alpha};
+  wire [39:0] t31 = t30 >> 17;
+  wire [22:0] cut_v = t31[22:0];
+  wire [22:0] t33 = cur_rate - cut_v;
+  wire t34 = t33 < cfg_rate_min;
+  wire [22:0] t35 = t34 ? cfg_rate_min : t33;
+  wire t36 = cfg_line_rate < t35;
+  wire [22:0] t37 = t36 ? cfg_line_rate : t35;
+  wire [16:0] t38 = state_alpha >> 8;
+  wire [16:0] t39 = state_alpha - t38;
+  wire [16:0] t40 = t39 + 17'd256;
+  wire [23:0] t41 = in_now + cfg_alpha_timer;
+  wire [23:0] t42 = t41 | 24'd1;
+  wire [23:0] t43 = in_now + cfg_rate_timer;
+  wire [23:0] t44 = t43 | 24'd1;
+  wire [23:0] t45 = in_total_sent + cfg_round_segments;
   wire [23:0] t46 = t45 | 24'd1;
-  wire [23:0] t47 = in_now + cfg_rate_timer;
-  wire [23:0] t48 = t47 | 24'd1;
-  wire [23:0] t49 = t44 ? t46 : state_alpha_at;
-  wire [23:0] t50 = t44 ? t48 : state_rate_at;
-  wire [23:0] t51 = in_total_sent + cfg_round_segments;
-  wire [23:0] t52 = t51 | 24'd1;
-  wire [22:0] t53 = in_cnp ? cur_rate : state_target;
-  wire [16:0] t54 = in_cnp ? t43 : state_alpha;
-  wire [7:0] t55 = in_cnp ? 8'd0 : state_timer_rounds;
-  wire [7:0] t56 = in_cnp ? 8'd0 : state_byte_rounds;
-  wire [23:0] t57 = in_cnp ? t49 : state_alpha_at;
-  wire [23:0] t58 = in_cnp ? t50 : state_rate_at;
-  wire [23:0] t59 = in_cnp ? t52 : state_bytes_at;
-  wire t60 = in_cnp ? 1'd1 : state_notified;
-  wire [22:0] t61 = in_cnp ? t40 : cur_rate;
-  assign next_target = t53;
-  assign next_alpha = t54;
-  assign next_timer_rounds = t55;
-  assign next_byte_rounds = t56;
-  assign next_alpha_at = t57;
-  assign next_rate_at = t58;
-  assign next_bytes_at = t59;
-  assign next_notified = t60;
-  assign act_mark = t30;
+  wire [22:0] t47 = in_cnp ? cur_rate : state_target;
+  wire [16:0] t48 = in_cnp ? t40 : state_alpha;
+  wire [7:0] t49 = in_cnp ? 8'd0 : state_timer_rounds;
+  wire [7:0] t50 = in_cnp ? 8'd0 : state_byte_rounds;
+  wire [23:0] t51 = in_cnp ? t42 : state_alpha_at;
+  wire [23:0] t52 = in_cnp ? t44 : state_rate_at;
+  wire [23:0] t53 = in_cnp ? t46 : state_bytes_at;
+  wire [22:0] t54 = in_cnp ? t37 : cur_rate;
+  assign next_target = t47;
+  assign next_alpha = t48;
+  assign next_timer_rounds = t49;
+  assign next_byte_rounds = t50;
+  assign next_alpha_at = t51;
+  assign next_rate_at = t52;
+  assign next_bytes_at = t53;
+  assign act_mark = t27;
   assign act_from = in_start;
   assign act_to = in_next;
   assign act_window = cur_window;
-  assign act_rate = t61;
-  assign act_restart = t32;
+  assign act_rate = t54;
+  assign act_restart = t29;
   assign act_timer = cur_timer;
 endmodule

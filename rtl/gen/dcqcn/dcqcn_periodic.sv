@@ -27,7 +27,6 @@ module dcqcn_periodic #(
     input  logic [23:0] state_alpha_at,
     input  logic [23:0] state_rate_at,
     input  logic [23:0] state_bytes_at,
-    input  logic state_notified,
     input  logic [8:0] cur_window,
     input  logic [22:0] cur_rate,
     input  logic [23:0] cur_timer,
@@ -38,7 +37,6 @@ module dcqcn_periodic #(
     output logic [23:0] next_alpha_at,
     output logic [23:0] next_rate_at,
     output logic [23:0] next_bytes_at,
-    output logic next_notified,
     output logic act_mark,
     output logic [23:0] act_from,
     output logic [23:0] act_to,
@@ -47,94 +45,90 @@ module dcqcn_periodic #(
     output logic act_restart,
     output logic [23:0] act_timer
 );
-  wire t32 = in_next == in_start;
-  wire t33 = ~t32;
-  wire t34 = in_expired & t33;
-  wire t35 = state_rate_at == 24'd0;
-  wire active_v = ~t35;
-  wire t37 = cur_rate == cfg_line_rate;
-  wire t38 = state_alpha < 17'd256;
-  wire is_recovered_v = t37 & t38;
-  wire [23:0] t40 = in_now - state_rate_at;
-  wire t41 = t40 < 24'd8388608;
-  wire timer_v = active_v & t41;
-  wire [23:0] t43 = in_total_sent - state_bytes_at;
-  wire t44 = t43 < 24'd8388608;
-  wire bytes_v = active_v & t44;
-  wire [23:0] t46 = in_now - state_alpha_at;
-  wire t47 = t46 < 24'd8388608;
-  wire t48 = active_v & t47;
-  wire t49 = ~state_notified;
-  wire [16:0] t50 = state_alpha >> 8;
-  wire [16:0] t51 = state_alpha - t50;
-  wire [16:0] t52 = t49 ? t51 : state_alpha;
-  wire [23:0] t53 = in_now + cfg_alpha_timer;
-  wire [23:0] t54 = t53 | 24'd1;
-  wire [16:0] t55 = t48 ? t52 : state_alpha;
-  wire [23:0] t56 = t48 ? t54 : state_alpha_at;
-  wire t57 = t48 ? 1'd0 : state_notified;
-  wire t58 = cfg_fast_rounds < state_timer_rounds;
-  wire t59 = state_timer_rounds == cfg_fast_rounds;
-  wire t60 = timer_v & t59;
-  wire slow_timer_v = t58 | t60;
-  wire t62 = cfg_fast_rounds < state_byte_rounds;
-  wire t63 = state_byte_rounds == cfg_fast_rounds;
-  wire t64 = bytes_v & t63;
-  wire slow_bytes_v = t62 | t64;
-  wire [23:0] t66 = in_now + cfg_rate_timer;
-  wire [23:0] t67 = t66 | 24'd1;
-  wire [7:0] t68 = state_timer_rounds + 8'd1;
-  wire t69 = t68 < state_timer_rounds;
-  wire [7:0] t70 = t69 ? 8'd255 : t68;
-  wire [7:0] t71 = timer_v ? t70 : state_timer_rounds;
-  wire [23:0] t72 = timer_v ? t67 : state_rate_at;
-  wire [23:0] t73 = in_total_sent + cfg_round_segments;
-  wire [23:0] t74 = t73 | 24'd1;
-  wire [7:0] t75 = state_byte_rounds + 8'd1;
-  wire t76 = t75 < state_byte_rounds;
-  wire [7:0] t77 = t76 ? 8'd255 : t75;
-  wire [7:0] t78 = bytes_v ? t77 : state_byte_rounds;
-  wire [23:0] t79 = bytes_v ? t74 : state_bytes_at;
-  wire t80 = timer_v | bytes_v;
-  wire t81 = slow_timer_v & slow_bytes_v;
-  wire t82 = slow_timer_v | slow_bytes_v;
-  wire [22:0] t83 = t82 ? cfg_rate_ai : 23'd0;
-  wire [22:0] step_v = t81 ? cfg_rate_hai : t83;
-  wire [23:0] t85 = {1'd0, state_target};
-  wire [23:0] t86 = {1'd0, step_v};
-  wire [23:0] t87 = t85 + t86;
-  wire [23:0] t88 = {1'd0, cfg_line_rate};
-  wire t89 = t88 < t87;
-  wire [23:0] target_v = t89 ? t88 : t87;
-  wire [22:0] t91 = target_v[22:0];
-  wire [23:0] t92 = {1'd0, cur_rate};
-  wire [23:0] t93 = t92 + target_v;
-  wire [23:0] t94 = t93 + 24'd1;
-  wire [23:0] t95 = t94 >> 1;
-  wire [22:0] t96 = t95[22:0];
-  wire t97 = t96 < cfg_rate_min;
-  wire [22:0] t98 = t97 ? cfg_rate_min : t96;
-  wire t99 = cfg_line_rate < t98;
-  wire [22:0] t100 = t99 ? cfg_line_rate : t98;
-  wire [22:0] t101 = t80 ? t91 : state_target;
-  wire [22:0] t102 = t80 ? t100 : cur_rate;
-  wire t103 = timer_v & is_recovered_v;
-  wire [23:0] t104 = t103 ? 24'd0 : t56;
-  wire [23:0] t105 = t103 ? 24'd0 : t72;
-  wire [23:0] t106 = t103 ? 24'd0 : t79;
-  assign next_target = t101;
-  assign next_alpha = t55;
-  assign next_timer_rounds = t71;
-  assign next_byte_rounds = t78;
-  assign next_alpha_at = t104;
-  assign next_rate_at = t105;
-  assign next_bytes_at = t106;
-  assign next_notified = t57;
-  assign act_mark = t34;
+  wire t31 = in_next == in_start;
+  wire t32 = ~t31;
+  wire t33 = in_expired & t32;
+  wire t34 = state_rate_at == 24'd0;
+  wire active_v = ~t34;
+  wire t36 = cur_rate == cfg_line_rate;
+  wire t37 = state_alpha < 17'd256;
+  wire is_recovered_v = t36 & t37;
+  wire [23:0] t39 = in_now - state_rate_at;
+  wire t40 = t39 < 24'd8388608;
+  wire timer_v = active_v & t40;
+  wire [23:0] t42 = in_total_sent - state_bytes_at;
+  wire t43 = t42 < 24'd8388608;
+  wire bytes_v = active_v & t43;
+  wire [23:0] t45 = in_now - state_alpha_at;
+  wire t46 = t45 < 24'd8388608;
+  wire t47 = active_v & t46;
+  wire [16:0] t48 = state_alpha >> 8;
+  wire [16:0] t49 = state_alpha - t48;
+  wire [23:0] t50 = in_now + cfg_alpha_timer;
+  wire [23:0] t51 = t50 | 24'd1;
+  wire [16:0] t52 = t47 ? t49 : state_alpha;
+  wire [23:0] t53 = t47 ? t51 : state_alpha_at;
+  wire t54 = cfg_fast_rounds < state_timer_rounds;
+  wire t55 = state_timer_rounds == cfg_fast_rounds;
+  wire t56 = timer_v & t55;
+  wire slow_timer_v = t54 | t56;
+  wire t58 = cfg_fast_rounds < state_byte_rounds;
+  wire t59 = state_byte_rounds == cfg_fast_rounds;
+  wire t60 = bytes_v & t59;
+  wire slow_bytes_v = t58 | t60;
+  wire [23:0] t62 = in_now + cfg_rate_timer;
+  wire [23:0] t63 = t62 | 24'd1;
+  wire [7:0] t64 = state_timer_rounds + 8'd1;
+  wire t65 = t64 < state_timer_rounds;
+  wire [7:0] t66 = t65 ? 8'd255 : t64;
+  wire [7:0] t67 = timer_v ? t66 : state_timer_rounds;
+  wire [23:0] t68 = timer_v ? t63 : state_rate_at;
+  wire [23:0] t69 = in_total_sent + cfg_round_segments;
+  wire [23:0] t70 = t69 | 24'd1;
+  wire [7:0] t71 = state_byte_rounds + 8'd1;
+  wire t72 = t71 < state_byte_rounds;
+  wire [7:0] t73 = t72 ? 8'd255 : t71;
+  wire [7:0] t74 = bytes_v ? t73 : state_byte_rounds;
+  wire [23:0] t75 = bytes_v ? t70 : state_bytes_at;
+  wire t76 = timer_v | bytes_v;
+  wire t77 = slow_timer_v & slow_bytes_v;
+  wire t78 = slow_timer_v | slow_bytes_v;
+  wire [22:0] t79 = t78 ? cfg_rate_ai : 23'd0;
+  wire [22:0] step_v = t77 ? cfg_rate_hai : t79;
+  wire [23:0] t81 = {1'd0, state_target};
+  wire [23:0] t82 = {1'd0, step_v};
+  wire [23:0] t83 = t81 + t82;
+  wire [23:0] t84 = {1'd0, cfg_line_rate};
+  wire t85 = t84 < t83;
+  wire [23:0] target_v = t85 ? t84 : t83;
+  wire [22:0] t87 = target_v[22:0];
+  wire [23:0] t88 = {1'd0, cur_rate};
+  wire [23:0] t89 = t88 + target_v;
+  wire [23:0] t90 = t89 + 24'd1;
+  wire [23:0] t91 = t90 >> 1;
+  wire [22:0] t92 = t91[22:0];
+  wire t93 = t92 < cfg_rate_min;
+  wire [22:0] t94 = t93 ? cfg_rate_min : t92;
+  wire t95 = cfg_line_rate < t94;
+  wire [22:0] t96 = t95 ? cfg_line_rate : t94;
+  wire [22:0] t97 = t76 ? t87 : state_target;
+  wire [22:0] t98 = t76 ? t96 : cur_rate;
+  wire t99 = timer_v & is_recovered_v;
+  wire [23:0] t100 = t99 ? 24'd0 : t53;
+  wire [23:0] t101 = t99 ? 24'd0 : t68;
+  wire [23:0] t102 = t99 ? 24'd0 : t75;
+  assign next_target = t97;
+  assign next_alpha = t52;
+  assign next_timer_rounds = t67;
+  assign next_byte_rounds = t74;
+  assign next_alpha_at = t100;
+  assign next_rate_at = t101;
+  assign next_bytes_at = t102;
+  assign act_mark = t33;
   assign act_from = in_start;
   assign act_to = in_next;
   assign act_window = cur_window;
-  assign act_rate = t102;
+  assign act_rate = t98;
   assign act_restart = 1'd0;
   assign act_timer = cur_timer;
 endmodule

@@ -2,6 +2,6 @@
 // Sizes of the program `dcqcn`: go-back-N with rates by DCQCN (IBA 9.7.5, SIGCOMM'15).
 package tonic_user_pkg;
   localparam int unsigned SCHEME = 1;
-  localparam int unsigned STATE_W = 129;
+  localparam int unsigned STATE_W = 128;
   localparam int unsigned CONFIG_W = 229;
 endpackage

@@ -14,7 +14,6 @@ module tonic_user_start (
   assign state_o[56+:24] = 24'd0;  // alpha_at
   assign state_o[80+:24] = 24'd0;  // rate_at
   assign state_o[104+:24] = 24'd0;  // bytes_at
-  assign state_o[128+:1] = 1'd0;  // notified
   assign window_o = config_i[0+:9];
   assign rate_o = config_i[33+:23];
   assign timer_o = config_i[9+:24];

@@ -5,11 +5,10 @@
 //! notification point (one CNP per 50 us and queue pair), and the switch does the marking.
 //!
 //! Deviations: integer arithmetic, alpha in 1/65536; the alpha and rate timers are a single timer (both 55 us in the
-//! paper), so they expire together; the byte counter counts payload. The timer runs on when a CNP arrives: with CNPs
-//! every 50 us and a period of 55 us, most cuts are followed by a round of increase. The simulator of the paper's
-//! authors restarts both timers at each cut (`rpr_cnm_received` of github.com/bobzhuyb/ns3-rdma), so that rates only
-//! fall while CNPs arrive: `restart_timer`. It is off by default, because the results of this repository were obtained
-//! without it.
+//! paper), so they expire together; the byte counter counts payload.
+//!
+//! A CNP restarts the timer, as in the simulator of the paper's authors (`rpr_cnm_received` of
+//! github.com/bobzhuyb/ns3-rdma): with a CNP every 50 us and a period of 55 us, the rate only falls.
 //!
 //! IRN says that it runs DCQCN "as implemented in the Mellanox ConnectX-4" with the parameters of the paper. The
 //! published information on that adapter (its vendor's page on DCQCN parameters; the public ns-3 models of HPCC and
@@ -23,7 +22,6 @@
 //! | byte counter | 10 MB | none in the models | `byte_counter` |
 //! | minimum rate | not given | 100 Mbit/s (ConWeave), 1 Gbit/s (HPCC) | `rate_min`: 40 Mbit/s |
 //! | increase at 40 Gbit/s | 40 Mbit/s | 16 and 40 (ConWeave), 8 and 80 (HPCC) | `rate_ai`, `rate_hai` |
-//! | timers at a cut | start again (its authors); here they run on | the rate timer starts again | `restart_timer` |
 //! | timers, rate and alpha | 55 us, 55 us | 300 us, 1 us; `dcqcn_paper`: 55 us, 50 us | `dcqcn_timer` for both |
 //! | marks | 5 to 200 KB, 1 % | 160 to 640 KB (HPCC), 100 to 400 KB (ConWeave), 20 % | the switch's `ecn` |
 //! | CNPs | one in 50 us | with the acknowledgement of each marked or out-of-order packet | `cnp_interval` |
@@ -54,12 +52,8 @@ pub struct Dcqcn {
     timer_rounds: u32,
     /// 1 from a CNP until the rate and alpha have recovered from it.
     active: u32,
-    /// 1 if a CNP has been received since the last tick.
-    cnp_since_tick: u32,
-    /// 1 if a loss has ever reduced the rate.
-    has_cut: u32,
-    /// Time of the last cut of the rate by a loss, in picoseconds.
-    cut_at_ps: u64,
+    /// Time from which a loss cuts the rate again, in picoseconds.
+    loss_cuts_from_ps: u64,
 }
 
 const ALPHA_ONE: u64 = 1 << 16;
@@ -75,7 +69,6 @@ const HYPER_RATE_INDEX: usize = 5;
 const MINIMUM_RATE_INDEX: usize = 6;
 const CUT_ON_LOSS_INDEX: usize = 7;
 const CLAMP_TARGET_INDEX: usize = 8;
-const RESTART_TIMER_INDEX: usize = 9;
 
 impl Control for Dcqcn {
     const NAME: &'static str = "dcqcn";
@@ -93,7 +86,6 @@ impl Control for Dcqcn {
         ParamSpec::rate("rate_min", BitRate::bps(40_000_000), "the rate never falls below this"),
         ParamSpec::switch("cut_on_loss", false, "a loss counts as a CNP, once per interval (IRN section 4.3)"),
         ParamSpec::switch("clamp_target", true, "off: cuts within one timer round return to the rate before the first"),
-        ParamSpec::switch("restart_timer", false, "a CNP restarts the timer: no increase while CNPs arrive"),
     ];
 
     fn start(_: &Params, view: &ControlView) -> (Self, ControlActions) {
@@ -125,10 +117,7 @@ impl Control for Dcqcn {
             }
             ControlEvent::Tick if self.active != 0 => {
                 let before = (self.current_bps, self.target_bps, self.alpha);
-                if self.cnp_since_tick == 0 {
-                    self.alpha -= self.alpha >> GAIN_SHIFT;
-                }
-                self.cnp_since_tick = 0;
+                self.alpha -= self.alpha >> GAIN_SHIFT;
                 self.timer_rounds += 1;
                 let mut actions = self.increase(view, params);
                 // At line rate there is no further change, so the timer stops; the next CNP restarts it.
@@ -147,14 +136,10 @@ impl Control for Dcqcn {
 }
 
 impl Dcqcn {
-    /// Handles a CNP: stores the current rate as target, cuts the rate by alpha/2, raises alpha and restarts the
-    /// counters.
+    /// Handles a CNP: stores the current rate as target, cuts the rate by alpha/2, raises alpha and restarts the timer
+    /// and the counters.
     fn cut(&mut self, view: &ControlView, params: &Params) -> ControlActions {
-        let restarts = params.is_on(RESTART_TIMER_INDEX);
-        let starts = self.active == 0 || restarts;
         self.active = 1;
-        // The tick of a restarted timer comes after a whole period without a CNP.
-        self.cnp_since_tick = u32::from(!restarts);
         if params.is_on(CLAMP_TARGET_INDEX) || self.timer_rounds > 0 {
             self.target_bps = self.current_bps;
         }
@@ -162,17 +147,17 @@ impl Dcqcn {
         self.current_bps = self.clamp(self.current_bps - cut as u64, view, params);
         self.alpha = self.alpha - (self.alpha >> GAIN_SHIFT) + (ALPHA_ONE >> GAIN_SHIFT) as u32;
         (self.bytes, self.byte_rounds, self.timer_rounds) = (0, 0, 0);
-        let tick_after = starts.then(|| params.duration(TIMER_INDEX));
+        let tick_after = Some(params.duration(TIMER_INDEX));
         ControlActions { rate: Some(BitRate::bps(self.current_bps)), tick_after, ..ControlActions::default() }
     }
 
     /// Returns `true` if a loss at this time is treated as a CNP.
     fn reacts_to_loss(&mut self, view: &ControlView, params: &Params) -> bool {
-        let since = view.now.as_ps().saturating_sub(self.cut_at_ps);
-        if !params.is_on(CUT_ON_LOSS_INDEX) || (self.has_cut != 0 && since < params.get(CNP_INTERVAL_INDEX)) {
+        let now_ps = view.now.as_ps();
+        if !params.is_on(CUT_ON_LOSS_INDEX) || now_ps < self.loss_cuts_from_ps {
             return false;
         }
-        (self.has_cut, self.cut_at_ps) = (1, view.now.as_ps());
+        self.loss_cuts_from_ps = now_ps.saturating_add(params.get(CNP_INTERVAL_INDEX));
         true
     }
 
@@ -248,8 +233,8 @@ mod tests {
 
     /// As in the simulator of the paper's authors: every CNP starts the period again, and its end lowers alpha, too.
     #[test]
-    fn a_cnp_restarts_the_timer_if_it_is_told_to() {
-        let params = Params::defaults(Dcqcn::PARAMS).with(RESTART_TIMER_INDEX, 1);
+    fn a_cnp_restarts_the_timer() {
+        let params = Params::defaults(Dcqcn::PARAMS);
         let (mut state, _) = Dcqcn::start(&params, &LINE);
         for _ in 0..3 {
             let cut = state.on_event(&ControlEvent::Cnp, &LINE, &params);
@@ -259,10 +244,6 @@ mod tests {
         let increased = state.on_event(&ControlEvent::Tick, &LINE, &params);
         assert_eq!(increased.rate, Some(BitRate::bps(18_750_000_000)), "half way from 12.5 to 25 Gbit/s");
         assert_eq!(state.alpha, before - (before >> GAIN_SHIFT));
-
-        let (mut state, _) = Dcqcn::start(&Params::defaults(Dcqcn::PARAMS), &LINE);
-        let later = [(); 2].map(|()| state.on_event(&ControlEvent::Cnp, &LINE, &Params::defaults(Dcqcn::PARAMS)));
-        assert_eq!(later.map(|cut| cut.tick_after.is_some()), [true, false]);
     }
 
     /// Alpha, the estimate of congestion, decreases by 1/256 in every period without a notification.
@@ -271,8 +252,7 @@ mod tests {
         let cut_after = |periods: usize| {
             let (mut state, _) = Dcqcn::start(&Params::defaults(Dcqcn::PARAMS), &LINE);
             rates(&mut state, [ControlEvent::Cnp]);
-            // Alpha does not decrease in the period in which the notification was received.
-            rates(&mut state, vec![ControlEvent::Tick; periods + 1]);
+            rates(&mut state, vec![ControlEvent::Tick; periods]);
             let before = state.current_bps;
             rates(&mut state, [ControlEvent::Cnp]);
             (before - state.current_bps) as f64 / before as f64

@@ -2,8 +2,8 @@
 //!
 //! Source: "Congestion Control for Large-Scale RDMA Deployments" (SIGCOMM'15) section 3, and its parameter table.
 //!
-//! Choices: alpha has 16 fractional bits; the rate and alpha timers are separate, and a notification starts those that
-//! do not run, as in the hand-written [`crate::control::dcqcn`], which has one timer; the byte counter counts segments;
+//! Choices: alpha has 16 fractional bits; the rate and alpha timers are separate, and a notification restarts both, as
+//! in the hand-written [`crate::control::dcqcn`], which has one timer; the byte counter counts segments;
 //! when timer and byte counter expire in the same visit, both rounds are counted, and the rate is raised once; halving
 //! the distance to the target rounds up, so that the target is reached. A deadline of zero stands for none;
 //! others are odd, so that none of them is zero.
@@ -32,8 +32,6 @@ rnic_program::transport! {
         rate_at: 24 due time,
         /// Count of sent segments at the next increase of the rate.
         bytes_at: 24 due sent,
-        /// A notification has been received since alpha was last visited.
-        notified: flag,
     }
     parameters Parameters {
         /// maximum number of outstanding segments, counted from the first unacknowledged one
@@ -74,11 +72,8 @@ pub(super) fn incoming(i: &Incoming, p: &Parameters, s: &mut State, a: &mut Acti
         s.alpha = s.alpha - (s.alpha >> 8) + 256;
         s.timer_rounds = u(0);
         s.byte_rounds = u(0);
-        s.notified = true;
-        if s.rate_at == 0 {
-            s.alpha_at = (i.now + p.alpha_timer) | 1;
-            s.rate_at = (i.now + p.rate_timer) | 1;
-        }
+        s.alpha_at = (i.now + p.alpha_timer) | 1;
+        s.rate_at = (i.now + p.rate_timer) | 1;
         s.bytes_at = (i.total_sent + p.round_segments) | 1;
     }
 }
@@ -93,10 +88,7 @@ pub(super) fn periodic(v: &Periodic, p: &Parameters, s: &mut State, a: &mut Acti
     let timer = active && v.now.at_least(s.rate_at);
     let bytes = active && v.total_sent.at_least(s.bytes_at);
     if active && v.now.at_least(s.alpha_at) {
-        if !s.notified {
-            s.alpha = s.alpha - (s.alpha >> 8);
-        }
-        s.notified = false;
+        s.alpha = s.alpha - (s.alpha >> 8);
         s.alpha_at = (v.now + p.alpha_timer) | 1;
     }
     let slow_timer = s.timer_rounds > p.fast_rounds || (timer && s.timer_rounds == p.fast_rounds);

@@ -148,11 +148,11 @@ fn drops_are_shared_by_position() {
 fn stepping_where_something_changes_equals_stepping_every_cycle() {
     let every = ("network.every_cycle", "true");
     // Flows end within the time: samples are taken at a time to which not all hosts have come.
-    let end = [("network.flows", "3"), ("network.duration", "\"3ms\""), ("network.sample", "\"3ms\"")];
-    let end = [&end[..], &[("network.trace", "\"3ms\"")]].concat();
+    let end =
+        |time| [("network.flows", "3"), ("network.duration", time), ("network.sample", time), ("network.trace", time)];
     for (loss, queue) in [("\"0.5%\"", "16"), ("\"2%\"", "1")] {
         let more = [("loss", loss), ("network.queue", queue), ("rto_min", "\"60us\""), ("network.segments", "300")];
-        let more = [&more[..], &end].concat();
+        let more = [&more[..], &end("\"3ms\"")].concat();
         let lazy = new_reno(&more).tonic("new-reno", 1).expect("it runs");
         let eager = new_reno(&[&more[..], &[every]].concat()).tonic("new-reno", 1).expect("it runs");
         assert_eq!(lazy, eager);
@@ -160,7 +160,7 @@ fn stepping_where_something_changes_equals_stepping_every_cycle() {
     }
     for window in ["128", "64"] {
         let more = [("window", window), ("network.segments", "1000")];
-        let more = [&more[..], &end].concat();
+        let more = [&more[..], &end("\"6ms\"")].concat();
         let lazy = dcqcn(&more).tonic("dcqcn", 1).expect("it runs");
         let eager = dcqcn(&[&more[..], &[every]].concat()).tonic("dcqcn", 1).expect("it runs");
         assert_eq!(lazy, eager);
