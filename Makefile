@@ -21,7 +21,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build install uninstall dist run test test-pyverbs test-pyverbs-newest lint check generate book bench bench-timeouts fuzz fuzz-falcon sanitize soak test-apps test-packages test-interop test-jit test-wasm wheel rtl rtl-test rtl-report rtl-full rtl-emit long-test fresh fmt clean
+.PHONY: help build install uninstall dist run test test-pyverbs test-pyverbs-newest lint check generate book bench bench-timeouts results fuzz fuzz-falcon sanitize soak test-apps test-packages test-interop test-jit test-wasm wheel rtl rtl-test rtl-report rtl-full rtl-emit long-test fresh fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,10 @@ bench: ## every benchmark, in release, and a summary beside the floors
 
 bench-timeouts: build ## what timeouts cost: 40 seeds with losses, a full machine, a slow link (root): about 15 minutes
 	RNIC=$(TARGET_DIR)/release/rnic scripts/timeouts
+
+results: ## docs/results.md: every figure of the papers at full size; two to three hours; continues after an interruption
+	cargo build --release --package rnic-cli --locked
+	scripts/results $(TARGET_DIR)/release/rnic
 
 fuzz: ## each parser for FUZZ_SECONDS (needs a nightly toolchain and cargo-fuzz)
 	scripts/fuzz $(FUZZ_SECONDS)

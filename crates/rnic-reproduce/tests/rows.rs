@@ -1,7 +1,7 @@
 //! The experiments in the source tree: no result that can be reproduced is missing, and each lists its deviations
 //! from the paper.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -52,6 +52,31 @@ fn rows_known_as_outside_are_those_of_the_results_and_are_explained() {
         }
     }
     assert_eq!(known, marked, "rows known as outside, and those of docs/results.md");
+}
+
+/// Checks that `docs/claims.md` names each row of a paper once, with as many rows inside as `docs/results.md` has.
+#[test]
+fn claims_are_counted_as_in_the_results() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let lines = |name: &str| -> Vec<Vec<String>> {
+        let text = fs::read_to_string(docs.join(name)).expect("a page of the documentation");
+        let rows = text.lines().filter(|line| line.starts_with("| "));
+        rows.map(|line| line.split(" | ").map(|cell| cell.trim_matches(['|', ' ']).to_owned()).collect()).collect()
+    };
+    let mut found: BTreeMap<String, (u32, u32)> = BTreeMap::new();
+    for cells in lines("results.md").iter().filter(|cells| cells.len() == 7 && !cells[0].starts_with("X-")) {
+        let (inside, all) = found.entry(cells[0].clone()).or_default();
+        *inside += u32::from(cells[6] == "inside");
+        *all += u32::from(["inside", "**OUTSIDE**"].contains(&cells[6].as_str()));
+    }
+    found.retain(|_, (_, all)| *all > 0);
+    assert!(found.len() > 80, "{}", found.len());
+    for cells in lines("claims.md").iter().filter(|cells| cells.len() == 4 && cells[2].contains(" of ")) {
+        let counts = cells[0].split(", ").map(|row| found.remove(row).unwrap_or_else(|| panic!("{row}: not a result")));
+        let (inside, all) = counts.fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
+        assert_eq!(cells[2], format!("{inside} of {all}"), "docs/claims.md, {}", cells[0]);
+    }
+    assert!(found.is_empty(), "docs/claims.md does not name {:?}", found.keys());
 }
 
 #[test]
