@@ -194,6 +194,11 @@ impl Circuit {
         self
     }
 
+    /// Returns whether some of the text is not that of `rtl`.
+    pub(crate) const fn is_changed(&self) -> bool {
+        self.change.is_some() || !self.replaced.is_empty()
+    }
+
     /// Replaces a module written by hand by the gates that yosys makes of its file, without any change.
     #[must_use]
     pub fn as_gates(mut self) -> Self {
