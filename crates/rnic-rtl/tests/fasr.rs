@@ -46,6 +46,7 @@ fn verilated() -> Option<&'static Verilated> {
             modules::pool1(),
             modules::pool2(),
             modules::sr("fasr_sr"),
+            modules::sr("fasr_gbn"),
             modules::top("fasr_top", 0),
             modules::top("fasr_gbn_top", 1),
             modules::send(),

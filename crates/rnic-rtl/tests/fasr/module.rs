@@ -2,7 +2,7 @@
 
 use rnic_base::{RandomStream, RandomStreams};
 use rnic_rtl::spec::fasr::sr::Sr;
-use rnic_rtl::spec::fasr::{CAP, Context, Event, Kind, Lane, Say, Timer, distance, plus};
+use rnic_rtl::spec::fasr::{CAP, Context, Event, Kind, Lane, Say, Timer, distance, gbn, plus};
 
 use super::bench::{Bench, Job, Pair};
 use super::decisions::{lost, start};
@@ -61,6 +61,19 @@ fn started(random: &mut RandomStream) -> Pair {
     Pair { context, next: una, timer: Timer::default() }
 }
 
+/// Draws a queue pair: some at a time, so that an event often follows one of the same queue pair.
+fn some_pair(random: &mut RandomStream) -> u64 {
+    let qp = random.below(4).min(random.below(2) * 4) + random.below(QPS / 4) * 4;
+    qp.min(QPS - 1)
+}
+
+/// Sends new packets now and then.
+fn send(random: &mut RandomStream, pair: &mut Pair) {
+    if random.below(4) == 0 && distance(pair.context.una, pair.next) < CAP - 20 {
+        pair.next = plus(pair.next, random.below(20) as u32);
+    }
+}
+
 /// the circuit with both pools, from reset, over events of 48 queue pairs: all outputs, the state after
 /// every event and its cycles are those specified. Units and blocks are exhausted on the way, and none is lost.
 #[test]
@@ -73,16 +86,12 @@ fn r9_r10_r11_r13_r14_r24_events_of_many_queue_pairs_are_processed_as_specified(
     let mut pairs: Vec<Pair> = (0..QPS).map(|_| started(&mut random)).collect();
     let (mut naks, mut maps, mut long, mut full, mut last) = (0, 0, 0, [0, 0], 0);
     for _ in 0..events() {
-        // Some queue pairs at a time, so that an event often follows one of the same queue pair.
-        let qp = random.below(4).min(random.below(2) * 4) + random.below(QPS / 4) * 4;
-        let qp = qp.min(QPS - 1);
+        let qp = some_pair(&mut random);
         let pair = &mut pairs[qp as usize];
         if qp != last && pair.context.unit.is_none() && random.below(200) == 0 {
             *pair = started(&mut random);
         }
-        if random.below(4) == 0 && distance(pair.context.una, pair.next) < CAP - 20 {
-            pair.next = plus(pair.next, random.below(20) as u32);
-        }
+        send(&mut random, pair);
         bench.clock.now = plus(bench.clock.now, random.below(3) as u32);
         let before = *pair;
         let lanes = [true, false].map(|of_receiver| sr.lane(&before.context, of_receiver));
@@ -111,4 +120,46 @@ fn r9_r10_r11_r13_r14_r24_events_of_many_queue_pairs_are_processed_as_specified(
     let least = (events() / 2_000) as usize;
     assert!(naks as usize > least && maps > least && long as usize > least, "{naks} {maps} {long}");
     assert!(full.iter().all(|count| *count > events() / 100), "the pools are not exhausted: {full:?}");
+}
+
+/// R-R18: the go-back-N of the comparison, over events of the same kinds: answers, retransmissions, contexts and timers
+/// are those specified.
+#[test]
+fn r17_go_back_n_processes_events_of_many_queue_pairs_as_specified() {
+    let Some(verilated) = verilated() else { return };
+    let seed = 16;
+    let mut bench = Bench::new(verilated.start("fasr_gbn", 4).expect("the model starts"), seed);
+    let mut random = RandomStreams::new(seed).stream("events");
+    let mut pairs: Vec<Pair> = (0..QPS).map(|_| started(&mut random)).collect();
+    let (mut answers, mut ranges, mut timers, mut last) = ([0; 6], [0; 10], [0; 10], 0);
+    let count = events() / 5;
+    for _ in 0..count {
+        let qp = some_pair(&mut random);
+        let pair = &mut pairs[qp as usize];
+        // Only a queue pair without a timer arms one.
+        if qp != last && random.below(50) == 0 {
+            *pair = started(&mut random);
+        }
+        send(&mut random, pair);
+        bench.clock.now = plus(bench.clock.now, random.below(3) as u32);
+        let before = *pair;
+        let event = draw(&mut random, qp as u16, &before, Default::default());
+        let outcome = gbn::step(&event, &mut pair.context, pair.next, pair.timer, bench.clock);
+        pair.timer = outcome.timer.unwrap_or(pair.timer);
+        if let Some(ack) = outcome.ack {
+            answers[ack.say as usize] += 1;
+        }
+        ranges[event.kind as usize] += outcome.retransmissions.len();
+        timers[event.kind as usize] += usize::from(outcome.timer.is_some());
+        let after = pair.context;
+        bench.pass(Job { event, before, after, outcome, lane: None, free: 0, units: 0 });
+        last = qp;
+    }
+    bench.finish();
+    let least = (count / 2_000) as usize;
+    println!("acknowledgements {answers:?}, retransmissions {ranges:?}, timers {timers:?}, by kind");
+    let has = |counts: &[usize], kinds: &[Kind]| kinds.iter().all(|kind| counts[*kind as usize] > least);
+    assert!(answers[Say::Ack as usize] > least && answers[Say::Nak as usize] > least, "{answers:?}");
+    assert!(has(&ranges, &[Kind::Nak, Kind::Timeout]), "{ranges:?}");
+    assert!(has(&timers, &[Kind::Ack, Kind::Nak, Kind::Timeout, Kind::Extend, Kind::Arm]), "{timers:?}");
 }
