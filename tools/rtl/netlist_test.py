@@ -1,4 +1,4 @@
-"""Tests of the counting of cells and levels, of the table, and of rank correlation."""
+"""Tests of the counting of cells, levels and lines, of the table, and of rank correlation."""
 
 import tempfile
 import unittest
@@ -155,9 +155,10 @@ class Tools(unittest.TestCase):
         found = [mutant[2] for mutant in mutate.mutants(text)]
         self.assertEqual(found, ["  assign x = a[W-1:0] | b; "])
 
-    def test_waivers_have_reasons(self):
-        for row in lines.waivers().values():
-            self.assertTrue(row["reason"])
+    def test_lines_that_cannot_be_reached_have_reasons(self):
+        for listed in lines.unreachable().values():
+            for reason in listed.values():
+                self.assertTrue(reason)
 
     def test_numbers(self):
         self.assertEqual([page.number(value) for value in (None, 12.0, 12345, 1.25)], ["-", "12", "12,345", "1.2"])
@@ -168,6 +169,48 @@ class Tools(unittest.TestCase):
             path = Path(folder) / "report.json"
             report.save(path, value)
             self.assertEqual(report.load(path), value)
+
+
+class Coverage(unittest.TestCase):
+    """Points of Verilator as lines."""
+
+    TEXT = "always_comb begin\n  a = 0;\n  if (b) a = 1;\n  if (c) begin\n    a = 2;\n  end\nend\n" \
+        "`ifndef SYNTHESIS\nalways_comb if (a) assert (b);\n`endif\n"
+
+    def point(self, line, comment, ranges, count):
+        """A line of Verilator's file."""
+        fields = {"f": "/a.sv", "l": line, "n": 3, "t": "line", "o": comment, "S": ranges, "h": "top"}
+        return "C '" + "".join(f"\x01{name}\x02{value}" for name, value in fields.items()) + f"' {count}\n"
+
+    def found(self, last):
+        """The figures of the text, whose last condition was true so often."""
+        counted = [(1, "block", "1-4", 9), (3, "if", "3", 4), (3, "else", "", 5), (4, "if", "4-5", last),
+                   (4, "else", "", 9), (9, "if", "9", 0)]
+        text = "".join(self.point(*point) for point in counted)
+        return lines.points(text + self.point(3, "if", "3", 1), {Path("/a.sv"): "lib/a"})["lib/a"]
+
+    def test_a_line_is_reached_when_all_its_branches_were(self):
+        self.assertEqual(lines.lines(self.found(1), self.TEXT), ({1, 2, 3, 4, 5}, set()))
+        self.assertEqual(lines.lines(self.found(0), self.TEXT), ({1, 2, 3, 4, 5}, {4, 5}))
+
+    def test_a_listed_line_counts_neither_way(self):
+        figures, left, wrong = lines.measured(self.found(0), self.TEXT, {"a = 2;": "c is never set"})
+        self.assertEqual((figures["lines"], figures["reached"], figures["unreachable"]), (4, 3, 1))
+        self.assertEqual((left, wrong), ([4], []))
+
+    def test_a_listed_line_that_is_reached_is_an_error(self):
+        _, left, wrong = lines.measured(self.found(1), self.TEXT, {"a = 2;": "c is never set"})
+        self.assertEqual((left, len(wrong)), ([], 1))
+
+    def test_a_changed_module_is_to_be_measured_again(self):
+        modules = {"lib/cut": {"sources": "?", "lines": 4, "reached": 3}, "lib/gone": {"lines": 1, "reached": 1}}
+        found = "\n".join(lines.findings({"modules": modules}))
+        for part in ("lib/cut: has changed", "lib/cut: 75.0 %", "lib/gone: in rtl", "lib/ram_1w1r: not in"):
+            self.assertIn(part, found)
+
+    def test_comments_do_not_change_a_module(self):
+        self.assertEqual(lines.digest("a = b; // c\n"), lines.digest("a  = b;\n"))
+        self.assertNotEqual(lines.digest("a = b;"), lines.digest("a = c;"))
 
 
 if __name__ == "__main__":

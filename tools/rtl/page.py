@@ -1,4 +1,4 @@
-"""The page docs/rtl.md, from rtl/report.json, rtl/random.json and the papers' figures."""
+"""The page docs/rtl.md, from what was measured (report, random, mutants and coverage in rtl) and the papers' figures."""
 
 from table import papers, rows
 
@@ -242,7 +242,35 @@ reasons, and all others count as noticed: `make rtl-test` runs all, and fails wh
 """ + table(["module", "mutants", "noticed", "the same circuit", "open"], [*lines, ["all", *map(str, sums)]])
 
 
-def text(report, random, mutants):
+def covered(coverage):
+    """Lines of modules written by hand, and how many the tests reach."""
+    if not coverage:
+        return ""
+    run, modules = coverage["run"], coverage["modules"]
+    columns = ["lines", "reached", "unreachable"]
+    lines = [[f"`{name}`", *(str(found[column]) for column in columns), share(found)]
+             for name, found in modules.items()]
+    sums = {column: sum(found[column] for found in modules.values()) for column in columns}
+    lines.append(["all", *(str(sums[column]) for column in columns), share(sums)])
+    return f"""
+## Line coverage
+
+`make rtl-coverage` counts which lines the comparisons with the models reach, and fails where they are less than 95 % of
+those of a module. Measured in the tests that `make test` has, with {number(run["RNIC_LOCKSTEP_EVENTS"])} events for each
+comparison of a module and {number(run["RNIC_TONIC_CYCLES"])} cycles of Tonic's NIC for each program and kind of traffic.
+Lines are those of blocks and functions; a condition is reached when it was both true and false. Lines that no input can
+reach are listed with reasons in [uncovered.toml](../tools/rtl/uncovered.toml), and not counted as lines here. Modules
+that have assignments only have no lines.
+
+""" + table(["module", "lines", "reached", "cannot be reached", "%"], lines)
+
+
+def share(found):
+    """The percentage of lines that are reached."""
+    return f"{100 * found['reached'] / max(found['lines'], 1):.1f}"
+
+
+def text(report, random, mutants, coverage):
     """The page."""
     page = HEAD
     for name in GROUPS:
@@ -253,6 +281,6 @@ def text(report, random, mutants):
             page += programs(report)
         if members and name == "tonic":
             page += template(report)
-    page += sweeps(report) + depth(random) + faults(mutants)
+    page += sweeps(report) + depth(random) + faults(mutants) + covered(coverage)
     versions = [[name, version] for name, version in report.get("tools", {}).items()]
     return page + "\n## Tools\n\n" + table(["tool", "version"], versions)

@@ -21,10 +21,11 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 
+import lines
 import measure
 import page
 import tool
-from table import EMITTED, ROOT, digest, rows
+from table import EMITTED, ROOT, digest, load, rows, save
 
 REPORT = ROOT / "rtl/report.json"
 LIMITS = ROOT / "rtl/limits.json"
@@ -33,20 +34,6 @@ MUTANTS = ROOT / "rtl/mutants.json"
 PAGE = ROOT / "docs/rtl.md"
 LUT_MORE = 1.05
 LEVELS_MORE = 2
-
-
-def load(path):
-    """A JSON file; empty when there is none."""
-    return json.loads(path.read_text()) if path.exists() else {}
-
-
-def save(path, value):
-    """Writes an object with one line for each member of its members."""
-    parts = []
-    for name, member in value.items():
-        lines = ",\n".join(f"    {json.dumps(key)}: {json.dumps(item, sort_keys=True)}" for key, item in member.items())
-        parts.append(f"  {json.dumps(name)}: {{\n{lines}\n  }}")
-    path.write_text("{\n" + ",\n".join(parts) + "\n}\n")
 
 
 def measured(row, emitted):
@@ -129,7 +116,8 @@ def findings(emitted):
     names = {row.name for row in everything}
     found += [f"{name}: in rtl/report.json, but not in modules.toml" for name in report if name not in names]
     found += [f"{name}: in rtl/limits.json, but not in modules.toml" for name in limits if name not in names]
-    if not PAGE.exists() or PAGE.read_text() != page.text(load(REPORT), load(RANDOM), load(MUTANTS)):
+    found += lines.findings(load(lines.COVERAGE))
+    if not PAGE.exists() or PAGE.read_text() != whole_page():
         found.append("docs/rtl.md is not what the report says: make rtl-report")
     return found
 
@@ -192,9 +180,14 @@ def compare(options):
     sys.exit(1 if found else 0)
 
 
+def whole_page():
+    """The page of what was measured."""
+    return page.text(load(REPORT), load(RANDOM), load(MUTANTS), load(lines.COVERAGE))
+
+
 def write_page(_options):
     """Writes the page."""
-    PAGE.write_text(page.text(load(REPORT), load(RANDOM), load(MUTANTS)))
+    PAGE.write_text(whole_page())
 
 
 def main():

@@ -1,6 +1,7 @@
 """The table of modules (modules.toml), the files of each, and a hash of what its figures depend on."""
 
 import hashlib
+import json
 import re
 import tomllib
 from dataclasses import dataclass, field, replace
@@ -124,3 +125,17 @@ def digest(row, emitted=EMITTED):
         total.update(f"{path.name}\n".encode())
         total.update(path.read_bytes())
     return total.hexdigest()[:16]
+
+
+def load(path):
+    """A JSON file; empty when there is none."""
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def save(path, value):
+    """Writes an object with one line for each member of its members."""
+    parts = []
+    for name, member in value.items():
+        lines = ",\n".join(f"    {json.dumps(key)}: {json.dumps(item, sort_keys=True)}" for key, item in member.items())
+        parts.append(f"  {json.dumps(name)}: {{\n{lines}\n  }}")
+    path.write_text("{\n" + ",\n".join(parts) + "\n}\n")
