@@ -359,19 +359,23 @@ fn add_programs(value: &toml::Value, programs: &mut BTreeMap<String, String>) ->
     }
 }
 
-/// Estimates the bytes that cross links in a run, to order the runs and to estimate the remaining time; no result
-/// depends on it.
+/// Estimates the bytes that hosts send in a run, in packets of [`PACKET`], to order the runs and to estimate the
+/// remaining time; no result depends on it. Of workloads without sizes of flows, few hosts fill a link.
 fn cost(plan: &Plan, table: &toml::Table) -> u64 {
-    let value_of = |key: &str| table.get("workload")?.get(key)?.as_str();
+    let workload = table.get("workload");
+    let value_of = |key: &str| workload?.get(key)?.as_str();
     let duration = value_of("duration").and_then(|text| text.parse::<Duration>().ok());
     let load = value_of("load").and_then(|text| text.parse::<Probability>().ok()).map_or(1.0, |load| load.as_f64());
     let bytes = value_of("bytes").and_then(|text| text.parse::<Bytes>().ok()).map_or(0.0, |bytes| bytes.get() as f64);
-    let repeats = table.get("workload").and_then(|workload| workload.get("repeats")?.as_integer()).unwrap_or(1);
+    let repeats = workload.and_then(|workload| workload.get("repeats")?.as_integer()).unwrap_or(1);
     let seconds = duration.map_or(0.0, |duration| duration.as_us_f64() * 1e-6);
-    let offered = plan.host_links.rate.as_gbps_f64() * 1e9 / 8.0 * seconds * load * f64::from(plan.topology.hosts());
-    (offered + bytes * repeats as f64).max(COST_MIN) as u64
+    let senders = if value_of("kind") == Some("poisson") { plan.topology.hosts() } else { 1 };
+    let offered = plan.host_links.rate.as_gbps_f64() * 1e9 / 8.0 * seconds * load * f64::from(senders);
+    ((offered + bytes * repeats as f64) * PACKET / f64::from(plan.mtu)).max(COST_MIN) as u64
 }
 
+/// Payload of the packets in which costs are counted, in bytes: a run takes the time of its packets.
+const PACKET: f64 = 1024.0;
 /// Minimum cost of a run, in bytes: setup and teardown take about as long as moving this number of bytes.
 const COST_MIN: f64 = 1e6;
 /// Default memory of a run, in bytes.
