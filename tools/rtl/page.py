@@ -225,21 +225,30 @@ Rank correlations; 0.9 is the least that is expected of the first row:
 
 def faults(mutants):
     """Mutants of modules written by hand, and how many are noticed."""
-    if not mutants:
+    modules = [(family, name, found) for family, modules in mutants.items() for name, found in modules.items()]
+    if not modules:
         return ""
-    columns = ["mutants", "noticed", "same", "open"]
-    lines = [[f"`{name}`", *(str(found[column]) for column in columns)] for name, found in mutants.items()]
-    sums = [sum(found[column] for found in mutants.values()) for column in columns]
-    share = f"{100 * sums[1] / (sums[0] - sums[2]):.1f}"
+    columns = ["mutants", "noticed", "proved", "argued", "open"]
+    lines = [[f"{family}: `{name}`", *(str(found[column]) for column in columns)] for family, name, found in modules]
+    sums = [sum(found[column] for _, _, found in modules) for column in columns]
+    share = f"{100 * sums[1] / (sums[0] - sums[2] - sums[3]):.1f}"
     return f"""
 ## Mutants
 
-Modules of Tonic's NIC with one other operator, constant or condition each. {share} % of those that are another circuit
-are noticed. The comparison with the model notices a mutant, or it is the same circuit, or it is open: it differs in
-cases that the traffic does not have. [same.rs](../crates/rnic-rtl/tests/tonic/mutants/same.rs) lists the last two with
-reasons, and all others count as noticed: `make rtl-test` runs all, and fails where that is not so.
+Modules with one other operator, constant or condition each. {share} % of those that are another circuit are noticed.
 
-""" + table(["module", "mutants", "noticed", "the same circuit", "open"], [*lines, ["all", *map(str, sums)]])
+| a mutant is | |
+|---|---|
+| noticed | the comparison of the circuit with its model finds a difference, or an assertion fails |
+| proved | the same circuit: yosys proves that outputs, next values of registers and inputs of memories are equal |
+| argued | the same circuit, for the reason that the list gives |
+| open | another circuit in cases that the stimuli do not have |
+
+The lists with reasons are in [crates/rnic-rtl/tests](../crates/rnic-rtl/tests), in the file `mutants.rs` of each folder
+or beside it; all others count as noticed. `make rtl-test` runs all mutants and all proofs, and fails where that is not
+so.
+
+""" + table(["module", *columns], [*lines, ["all", *map(str, sums)]])
 
 
 def covered(coverage):

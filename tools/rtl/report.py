@@ -30,10 +30,15 @@ from table import EMITTED, ROOT, digest, load, rows, save
 REPORT = ROOT / "rtl/report.json"
 LIMITS = ROOT / "rtl/limits.json"
 RANDOM = ROOT / "rtl/random.json"
-MUTANTS = ROOT / "rtl/mutants.json"
+MUTANTS = ROOT / "rtl/mutants"
 PAGE = ROOT / "docs/rtl.md"
 LUT_MORE = 1.05
 LEVELS_MORE = 2
+
+
+def mutants():
+    """The mutants of each family of circuits, by its name."""
+    return {path.stem: load(path) for path in sorted(MUTANTS.glob("*.json"))}
 
 
 def measured(row, emitted):
@@ -182,7 +187,7 @@ def compare(options):
 
 def whole_page():
     """The page of what was measured."""
-    return page.text(load(REPORT), load(RANDOM), load(MUTANTS), load(lines.COVERAGE))
+    return page.text(load(REPORT), load(RANDOM), mutants(), load(lines.COVERAGE))
 
 
 def write_page(_options):

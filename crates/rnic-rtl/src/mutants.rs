@@ -8,6 +8,8 @@ use core::ops::Range;
 use crate::circuit::rtl_folder;
 use crate::tools::ToolError;
 
+pub mod family;
+
 /// The package with the number of the mutant that a model is: none for 0.
 const PACKAGE: &str = "package mutant_pkg;
   function automatic int unsigned chosen();
@@ -70,6 +72,15 @@ impl Mutants {
             mutants.files.push((format!("{module}.sv"), text));
         }
         Ok(mutants)
+    }
+
+    /// Returns the files for one mutant, or 0: its number is a constant, for tools without arguments of a simulation.
+    pub fn fixed(&self, number: usize) -> Vec<(String, String)> {
+        let mut files = self.files.clone();
+        if let Some((_, package)) = files.first_mut() {
+            *package = format!("package mutant_pkg;\n  localparam logic [31:0] number = 32'd{number};\nendpackage\n");
+        }
+        files
     }
 
     /// Appends the mutants of a module, and returns its text with the choices.

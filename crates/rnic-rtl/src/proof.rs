@@ -33,6 +33,54 @@ pub fn compare(one: &Graph, other: &Graph) -> Result<Verdict, ToolError> {
     if is_proved(&log)? { Ok(Verdict::Equal) } else { Ok(Verdict::Different) }
 }
 
+/// Modules with memories, whose ports are compared instead of what they hold.
+const MEMORIES: [&str; 4] = ["ram_", "bit_array", "flow_set", "fasr_ram"];
+
+/// Proves that two forms of a module are the same circuit: for all inputs and all values of registers, and whatever
+/// memories answer, outputs, the next values of registers and the inputs of memories are equal. `one` and `other` are
+/// files, a package first, that replace some of those in `folders` of `rtl`. No proof in a minute is a difference.
+///
+/// # Errors
+/// When yosys is missing or fails.
+pub fn compare_forms(
+    module: &str,
+    folders: &[&str],
+    one: &[(String, String)],
+    other: &[(String, String)],
+) -> Result<Verdict, ToolError> {
+    let folder = tempfile::tempdir().map_err(|source| ToolError::File { path: "a new folder".into(), source })?;
+    let memories: String =
+        MEMORIES.iter().filter(|name| !module.contains(*name)).map(|name| format!(" *{name}*")).collect();
+    for (name, replaced) in [("one", one), ("other", other)] {
+        let at = folder.path().join(name);
+        std::fs::create_dir(&at).map_err(|source| ToolError::File { path: at.display().to_string(), source })?;
+        let mut packages = String::new();
+        let mut all: Vec<(String, String)> = replaced.to_vec();
+        for name in folders {
+            let files = modules(name)?.into_iter();
+            all.extend(files.filter(|(file, _)| replaced.iter().all(|(other, _)| other != file)));
+        }
+        for (file, text) in &all {
+            write(&at.join(file), text)?;
+            packages += &if file.ends_with("_pkg.sv") { format!(" {file}") } else { String::new() };
+        }
+        let script = format!(
+            "read_verilog -sv{packages} {module}.sv; hierarchy -libdir . -top {module}; proc; blackbox{memories}; \
+             flatten; opt_clean; expose -evert-dff -dff; expose -evert -dff; rename {module} {name}; \
+             write_rtlil ../{name}.il"
+        );
+        run(&at, "yosys", &["-p".to_owned(), script])?;
+    }
+    let script = "read_rtlil one.il; read_rtlil other.il; miter -equiv -flatten -make_outputs one other miter; \
+                  hierarchy -top miter; opt -full -share_all; wreduce; opt -full -share_all; \
+                  sat -timeout 60 -prove trigger 0 miter";
+    let log = run(folder.path(), "yosys", &["-p".to_owned(), script.to_owned()])?;
+    if log.contains("Interrupted SAT solver: TIMEOUT!") {
+        return Ok(Verdict::Different);
+    }
+    if is_proved(&log)? { Ok(Verdict::Equal) } else { Ok(Verdict::Different) }
+}
+
 /// Proves that the assertions of `module`, a file in `rtl/formal`, hold for all inputs, with the modules in `folders`
 /// of `rtl` and with `parameters` of the module; returns false when there are inputs for which one fails. `change` is
 /// made in one of the modules first: a test of the assertions.

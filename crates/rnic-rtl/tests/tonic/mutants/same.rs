@@ -1,19 +1,18 @@
 //! Mutants of Tonic's NIC that live: those that are the same circuit, and those for which traffic is missing.
 
-/// Mutants that live for one reason.
-pub struct Same {
-    pub module: &'static str,
-    /// Ends of the lines with the fault: each belongs to one mutant that lives.
-    pub after: &'static [&'static str],
-    pub reason: &'static str,
+use rnic_rtl::mutants::family::Listed;
+
+const fn same(module: &'static str, after: &'static [&'static str], reason: &'static str) -> Listed {
+    Listed::new(module, after, reason)
 }
 
-const fn same(module: &'static str, after: &'static [&'static str], reason: &'static str) -> Same {
-    Same { module, after, reason }
-}
+/// Folders of circuits with each credit scheme.
+pub const RATE: &[&str] = &["tonic", "lib", "gen/k64", "gen/maps", "gen/dcqcn"];
+const WINDOW: &[&str] = &["tonic", "lib", "gen/k64", "gen/maps", "gen/reno"];
+const TOKEN: &[&str] = &["tonic", "lib", "gen/k64", "gen/maps", "gen/ndp"];
 
 /// All that are the same circuit.
-pub const SAME: &[Same] = &[
+pub const SAME: &[Listed] = &[
     same(
         "dd_engine",
         &["(next_duty_dep.outstanding > COUNT_W'(tonic_pkg::STOP)", "next_duty_dep.back_pressured = 1'd0"],
@@ -61,18 +60,21 @@ pub const SAME: &[Same] = &[
         "dd_marks",
         &["((last[22:0] >= 23'(most)) ? most : last[SIZE_W-1:0])"],
         "with equal numbers both sides of the choice are equal",
-    ),
+    )
+    .proved(&[("dd_marks", RATE), ("dd_marks", WINDOW), ("dd_marks", TOKEN)]),
     same(
         "dd_answer",
         &["(window_i >= 9'(tonic_pkg::K)) ? SIZE_W'(tonic_pkg::K) : SIZE_W'(window_i)"],
         "with equal numbers both sides of the choice are equal",
-    ),
+    )
+    .proved(&[("dd_answer", RATE), ("dd_answer", WINDOW), ("dd_answer", TOKEN)]),
     same("dd_answer", &["HAS_RATE ? rate_i : 23'd1"], "nothing reads a rate in schemes without one"),
     same(
         "cr_engine",
         &["wanted_inc = 1'd1", "wanted_per = 1'd1"],
         "with rates, timers insert flows into the ready set, and nothing reads these",
-    ),
+    )
+    .proved(&[("cr_engine", RATE)]),
     same(
         "cr_engine",
         &[".has_inc_i(valid_inc || same_inc_per"],
@@ -93,44 +95,35 @@ pub const SAME: &[Same] = &[
         "cr_rate",
         &["(grown_now >= most) ? most[39:0] : grown_now[39:0]"],
         "with equal numbers both sides of the choice are equal",
-    ),
-    same("cr_pace", &["is_far || (grown_i[31:16] > most)"], "with equal numbers both sides of the choice are equal"),
-    same("cr_divide", &["high = high - {1'd1, by}"], "the highest bit of the difference is not read"),
-    same("cr_divide", &["best = 31'd1", "cycles = 31'd1"], "both are written before they are read"),
-    same("cr_divide", &["(!found || cycles <= best)"], "of two equal times either is the smallest"),
+    )
+    .proved(&[("cr_rate", RATE)]),
+    same("cr_pace", &["is_far || (grown_i[31:16] > most)"], "with equal numbers both sides of the choice are equal")
+        .proved(&[("cr_pace", RATE)]),
+    same("cr_divide", &["high = high - {1'd1, by}"], "the highest bit of the difference is not read")
+        .proved(&[("cr_divide", RATE)]),
+    same("cr_divide", &["best = 31'd1", "cycles = 31'd1"], "both are written before they are read")
+        .proved(&[("cr_divide", RATE)]),
+    same("cr_divide", &["(!found || cycles <= best)"], "of two equal times either is the smallest")
+        .proved(&[("cr_divide", RATE)]),
     same(
         "cr_divide",
         &["(best <= 31'd6", "(best >= 31'(MOST + 5)"],
         "with equal numbers both sides of the choice are equal",
-    ),
+    )
+    .proved(&[("cr_divide", RATE)]),
     same("flow_turns", &["ended_q <= 1'd1"], "in a reset, when no flow has a turn that could end"),
-    same("wheel", &["in_period[0] = 1'd1"], "nothing reads it: a flow that falls enters a slot of one cycle"),
+    same("wheel", &["in_period[0] = 1'd1"], "nothing reads it: a flow that falls enters a slot of one cycle")
+        .proved(&[("wheel", RATE)]),
     same(
         "wheel",
         &[".clear_i(!is_period"],
         "a slot's bit is cleared a cycle later, in which nothing reads it, and no flow enters that slot in a period",
     ),
-    same(
-        "wheel",
-        &["((due_q || (is_expired || due_first_q != due_last_q)) || \
-           (!due_q && is_expired && expired_first != expired_last))"],
-        "it writes the successor of a flow that leaves in this cycle, which nothing reads",
-    ),
-    same("flow_set", &["is_popped = pop_i || found_o"], "only an assertion reads it"),
+    same("flow_set", &["is_popped = pop_i || found_o"], "only an assertion reads it").proved(&[("flow_set", &["lib"])]),
 ];
 
 /// Those that differ from the circuit in cases that the traffic does not have.
-pub const OPEN: &[Same] = &[
-    same(
-        "cr_engine",
-        &["per_valid_q <= rst_n ? {per_valid_q[0], periodic_valid_i} : 2'd1"],
-        "the first cycle after a reset has the answer of a visit, when no flow is in use",
-    ),
-    same(
-        "cr_settings",
-        &["(step < GRANT_STEP_MAX)"],
-        "a packet's grant differs from the one before by exactly as much as is believed",
-    ),
+pub const OPEN: &[Listed] = &[
     same(
         "cr_engine",
         &[".has_entered_xmit_i(!has_entered_xmit"],
@@ -141,33 +134,5 @@ pub const OPEN: &[Same] = &[
         "cr_rate",
         &[".enters_i(!has_entered_xmit_i", ".enters_i(!has_entered_xmit_i"],
         "as before, for each of both cases",
-    ),
-    same(
-        "cr_rate",
-        &["({credit_xmit_i.segment_bytes, 2'd1} >= 16'(bytes_now))"],
-        "a last segment is one byte longer than four segments, and its flow gets turns",
-    ),
-    same(
-        "cr_rate",
-        &["is_free_xmit && (count_xmit_i != '0) && !may_send_xmit && due_xmit"],
-        "an address enters in an extra turn of a flow that is neither ready nor waits, and lacks credit",
-    ),
-    same(
-        "wheel",
-        &[
-            "(!due_q || is_expired && expired_first != expired_last))",
-            "(!due_q && is_expired || expired_first != expired_last))",
-        ],
-        "a flow falls late while none is due, and the last flow that was due has a successor in another list",
-    ),
-    same(
-        "wheel",
-        &["(!due_q && is_expired && expired_first == expired_last))"],
-        "a flow falls late in the cycle in which several become due and none is due before",
-    ),
-    same(
-        "wheel",
-        &["fall_q && is_period && fall_first_q == fall_last_q"],
-        "several flows of a period have not fallen when the next period begins with others",
     ),
 ];
