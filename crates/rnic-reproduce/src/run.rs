@@ -50,8 +50,8 @@ pub struct Task {
     pub programs: BTreeMap<String, String>,
     /// Memory that the run may use, in bytes.
     pub memory: u64,
-    /// Approximate cost of the run, as the number of bytes that a simulated network moves in the same time, in packets of
-    /// 1 KB.
+    /// Approximate cost of the run, as the number of bytes that a simulated network moves in the same time, in packets
+    /// of 1 KB.
     pub cost: u64,
 }
 
