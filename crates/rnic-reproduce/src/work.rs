@@ -360,7 +360,7 @@ fn add_programs(value: &toml::Value, programs: &mut BTreeMap<String, String>) ->
 }
 
 /// Estimates the bytes that hosts send in a run, in packets of [`PACKET`], to order the runs and to estimate the
-/// remaining time; no result depends on it. Of workloads without sizes of flows, few hosts fill a link.
+/// remaining time; no result depends on it. Other workloads than `poisson` are taken to fill one link.
 fn cost(plan: &Plan, table: &toml::Table) -> u64 {
     let workload = table.get("workload");
     let value_of = |key: &str| workload?.get(key)?.as_str();

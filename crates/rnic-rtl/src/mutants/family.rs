@@ -146,7 +146,7 @@ impl Family {
     /// not noticed, and that the table is in its file.
     ///
     /// # Errors
-    /// What is not so.
+    /// The first of these checks that fails.
     pub fn check_table(&self, mutants: &Mutants) -> Result<(), String> {
         for Listed { module, after, reason, .. } in self.listed() {
             for end in *after {
