@@ -147,8 +147,9 @@ impl Desk {
         let path = self.now.join("ecn-reno/Cargo.toml");
         let lock = self.root.path().join("Cargo.lock");
         fs::copy(lock, self.now.join("ecn-reno/Cargo.lock")).expect("a copy");
-        // As it was made, it is a workspace inside of this one.
-        self.run(&format!("cd ecn-reno && {} metadata --offline --format-version 1", env!("CARGO")));
+        // As it was made, it is a workspace inside of this one. Unlike `metadata`, `tree` needs no packages of other
+        // platforms, which a build does not download.
+        self.run(&format!("cd ecn-reno && {} tree --offline", env!("CARGO")));
         let manifest = fs::read_to_string(&path).expect("the new package");
         let tree = root().canonicalize().expect("the tree exists");
         let (package, _) = manifest.split_once("\n# A workspace of its own").expect("it is a workspace");
