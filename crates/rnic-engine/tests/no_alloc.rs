@@ -86,12 +86,13 @@ impl Bench {
     }
 
     /// Without loss all queues reach their largest size. With much loss, every window of every queue pair goes
-    /// through its first recovery.
+    /// through its first recovery. The last part is as long as the run, because the queue of responses to a peer, of at
+    /// most `2 * max_dest_rd_atomic`, grows late where a controller paces them.
     fn warm_up(&mut self, lossy: bool) {
         let loss = |percent| if lossy { Probability::ratio(percent, 100) } else { Probability::NEVER };
-        for percent in [0, 10, 1] {
+        for (percent, packets) in [(0, PACKETS / 4), (10, PACKETS / 4), (1, PACKETS)] {
             self.pair.loss = loss(percent);
-            self.run(PACKETS / 4);
+            self.run(packets);
         }
     }
 
