@@ -239,7 +239,7 @@ Modules with one other operator, constant or condition each. {share} % of those 
 
 | a mutant is | |
 |---|---|
-| noticed | the comparison of the circuit with its model finds a difference, or an assertion fails |
+| noticed | the comparison of the circuit with its model finds a difference, or an assertion or a proof fails |
 | proved | the same circuit: yosys proves that outputs, next values of registers and inputs of memories are equal |
 | argued | the same circuit, for the reason that the list gives |
 | open | another circuit in cases that the stimuli do not have |

@@ -151,12 +151,15 @@ const DECLARATIONS: [&str; 13] = [
 
 /// Returns where expressions are: right sides of assignments, conditions, inputs of instances.
 fn expressions(code: &str) -> Vec<Range<usize>> {
-    let (mut found, mut start) = (Vec::new(), 0);
+    let (mut found, mut start, mut is_type) = (Vec::new(), 0, false);
     for line in code.split_inclusive('\n') {
         let from = start + line.len() - line.trim_start().len();
         let end = start + line.len();
         start = end;
-        let is_inside = found.last().is_some_and(|last: &Range<usize>| from < last.end);
+        // The values of an enumeration are no expressions of a circuit.
+        is_type |= code[from..].starts_with("typedef");
+        let is_inside = is_type || found.last().is_some_and(|last: &Range<usize>| from < last.end);
+        is_type &= !line.contains('}');
         if !is_inside && !DECLARATIONS.iter().any(|word| code[from..].starts_with(word)) {
             statement(code, from..end, &mut found);
         }
@@ -248,7 +251,8 @@ const BETWEEN: [(&str, &str); 17] = [
 ];
 const BEFORE: [(&str, &str); 2] = [("!", ""), ("~", "")];
 
-/// Returns the forms of an expression with one fault. Indices, ranges and the widths of casts are left alone.
+/// Returns the forms of an expression with one fault. Indices, ranges, the widths of casts and the counts of
+/// replications are left alone.
 fn faults(expression: &str) -> Vec<String> {
     let (mut found, mut depth, mut at, mut is_operand_before) = (Vec::new(), 0, 0, false);
     while at < expression.len() {
@@ -261,6 +265,11 @@ fn faults(expression: &str) -> Vec<String> {
         let word = rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != '\'').unwrap_or(rest.len());
         if first == '(' && expression[closing(expression, at + 1)..].starts_with(")'(") {
             at = closing(expression, at + 1) + 1;
+        } else if first == '{'
+            && let Some(length) = replication(&rest[1..])
+        {
+            at += 1 + length;
+            is_operand_before = false;
         } else if word > 0 && first != '\'' {
             if let Some(other) = constant(&rest[..word]).filter(|_| depth == 0) {
                 replace(word, &other);
@@ -286,6 +295,12 @@ fn faults(expression: &str) -> Vec<String> {
     found
 }
 
+/// Returns the length of the count of a replication, `B - 1` in `{B - 1{1'b0}}`, from the text behind its first brace.
+fn replication(text: &str) -> Option<usize> {
+    let end = text.find(['{', '}', ',', '?', '=', '<', '>', '&', '|'])?;
+    (text[end..].starts_with('{') && !text[..end].trim().is_empty()).then_some(end)
+}
+
 /// Returns another value of a constant with a width.
 fn constant(word: &str) -> Option<String> {
     let (width, value) = word.split_once('\'')?;
@@ -298,7 +313,7 @@ fn constant(word: &str) -> Option<String> {
         _ => return None,
     };
     let value = u64::from_str_radix(digits, base).ok()?;
-    let next = value.wrapping_add(1) & u64::MAX.checked_shr(64 - bits).unwrap_or(0);
+    let next = value.wrapping_add(1) & u64::MAX.checked_shr(64_u32.saturating_sub(bits)).unwrap_or(0);
     Some(format!("{width}'d{next}"))
 }
 

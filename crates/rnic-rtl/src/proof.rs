@@ -55,19 +55,14 @@ pub fn compare_forms(
         let at = folder.path().join(name);
         std::fs::create_dir(&at).map_err(|source| ToolError::File { path: at.display().to_string(), source })?;
         let mut packages = String::new();
-        let mut all: Vec<(String, String)> = replaced.to_vec();
-        for name in folders {
-            let files = modules(name)?.into_iter();
-            all.extend(files.filter(|(file, _)| replaced.iter().all(|(other, _)| other != file)));
-        }
-        for (file, text) in &all {
+        for (file, text) in &with_replaced(folders, replaced)? {
             write(&at.join(file), text)?;
             packages += &if file.ends_with("_pkg.sv") { format!(" {file}") } else { String::new() };
         }
         let script = format!(
             "read_verilog -sv{packages} {module}.sv; hierarchy -libdir . -top {module}; proc; blackbox{memories}; \
-             flatten; opt_clean; expose -evert-dff -dff; expose -evert -dff; rename {module} {name}; \
-             write_rtlil ../{name}.il"
+             flatten; opt_clean; memory -nomap; memory_map; opt_clean; expose -evert-dff -dff; expose -evert -dff; \
+             rename {module} {name}; write_rtlil ../{name}.il"
         );
         run(&at, "yosys", &["-p".to_owned(), script])?;
     }
@@ -79,6 +74,29 @@ pub fn compare_forms(
         return Ok(Verdict::Different);
     }
     if is_proved(&log)? { Ok(Verdict::Equal) } else { Ok(Verdict::Different) }
+}
+
+/// Returns the files in `folders` of `rtl`, those in `replaced` first and instead of those with their names.
+fn with_replaced(folders: &[&str], replaced: &[(String, String)]) -> Result<Vec<(String, String)>, ToolError> {
+    let mut all = replaced.to_vec();
+    for name in folders {
+        let files = modules(name)?.into_iter();
+        all.extend(files.filter(|(file, _)| replaced.iter().all(|(other, _)| other != file)));
+    }
+    Ok(all)
+}
+
+/// Returns the file that a change makes of one in `folders` of `rtl`.
+fn changed(folders: &[&str], change: Option<&Change>) -> Result<Vec<(String, String)>, ToolError> {
+    let Some(change) = change else { return Ok(Vec::new()) };
+    let name = format!("{}.sv", change.module);
+    let mut found = Vec::new();
+    for folder in folders {
+        for (file, text) in modules(folder)?.into_iter().filter(|(file, _)| *file == name) {
+            found.push((file, change.apply(&text)?));
+        }
+    }
+    Ok(found)
 }
 
 /// Proves that the assertions of `module`, a file in `rtl/formal`, hold for all inputs, with the modules in `folders`
@@ -93,8 +111,21 @@ pub fn holds(
     parameters: &[(&str, u64)],
     change: Option<&Change>,
 ) -> Result<bool, ToolError> {
+    holds_with(module, folders, parameters, &changed(folders, change)?)
+}
+
+/// Does the same with files, a package first, that replace some of those in `folders`.
+///
+/// # Errors
+/// As [`holds`].
+pub fn holds_with(
+    module: &str,
+    folders: &[&str],
+    parameters: &[(&str, u64)],
+    replaced: &[(String, String)],
+) -> Result<bool, ToolError> {
     let commands = "proc; flatten; opt -full; sat -prove-asserts -set-def-inputs";
-    is_proved(&run_on(module, folders, parameters, change, commands)?)
+    is_proved(&run_on(module, folders, parameters, replaced, commands)?)
 }
 
 /// Does the same for a module with registers and memories, by induction over time, with its assumptions about inputs;
@@ -108,8 +139,21 @@ pub fn holds_always(
     parameters: &[(&str, u64)],
     change: Option<&Change>,
 ) -> Result<bool, ToolError> {
+    holds_always_with(module, folders, parameters, &changed(folders, change)?)
+}
+
+/// Does the same with files, a package first, that replace some of those in `folders`.
+///
+/// # Errors
+/// As [`holds`].
+pub fn holds_always_with(
+    module: &str,
+    folders: &[&str],
+    parameters: &[(&str, u64)],
+    replaced: &[(String, String)],
+) -> Result<bool, ToolError> {
     let commands = format!("{INTO_REGISTERS}; {BY_INDUCTION}");
-    is_proved_always(&run_on(module, folders, parameters, change, &commands)?)
+    is_proved_always(&run_on(module, folders, parameters, replaced, &commands)?)
 }
 
 /// Turns a design into registers and logic.
@@ -132,7 +176,7 @@ pub fn holds_always_inside(
     let connects: String = nets.iter().map(connect).collect();
     let commands =
         format!("chformal -assert -remove *{inside}* {module} %d; {INTO_REGISTERS}; {connects}{BY_INDUCTION}");
-    is_proved_always(&run_on(module, folders, &[], change, &commands)?)
+    is_proved_always(&run_on(module, folders, &[], &changed(folders, change)?, &commands)?)
 }
 
 /// Returns whether `log` says that an induction has succeeded.
@@ -146,26 +190,20 @@ fn is_proved_always(log: &str) -> Result<bool, ToolError> {
     }
 }
 
-/// Runs yosys' `commands` on `module` with the modules in `folders`, one of which is changed.
+/// Runs yosys' `commands` on `module` with the modules in `folders`, some of which are replaced.
 fn run_on(
     module: &str,
     folders: &[&str],
     parameters: &[(&str, u64)],
-    change: Option<&Change>,
+    replaced: &[(String, String)],
     commands: &str,
 ) -> Result<String, ToolError> {
     let folder = tempfile::tempdir().map_err(|source| ToolError::File { path: "a new folder".into(), source })?;
     let at = folder.path();
     let mut files = String::new();
-    for name in folders {
-        for (file, text) in modules(name)? {
-            let text = match change {
-                Some(change) if file == format!("{}.sv", change.module) => change.apply(&text)?,
-                _ => text,
-            };
-            write(&at.join(&file), &text)?;
-            files += &format!(" {file}");
-        }
+    for (file, text) in with_replaced(folders, replaced)? {
+        write(&at.join(&file), &text)?;
+        files += &format!(" {file}");
     }
     let own = Path::new("formal").join(format!("{module}.sv"));
     let own = crate::circuit::rtl_folder().join(own).display().to_string();

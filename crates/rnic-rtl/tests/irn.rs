@@ -10,6 +10,8 @@ use rnic_rtl::verilated::{Model, Verilated};
 mod engine;
 #[path = "irn/modules.rs"]
 mod modules;
+#[path = "irn/mutants.rs"]
+mod mutants;
 #[path = "irn/stimuli.rs"]
 mod stimuli;
 #[path = "irn/trace.rs"]
@@ -44,7 +46,10 @@ fn difference<const W: u32>(model: &mut Model, event: Event<W>, seed: u64, event
     for first in (0..events).step_by(BATCH as usize) {
         let records: Vec<Record> = (0..BATCH.min(events - first)).map(|_| event(&mut stimuli)).collect();
         let inputs: Vec<u64> = records.iter().flat_map(|record| record.inputs.iter().copied()).collect();
-        let answers = model.run(&inputs).expect("the model runs");
+        let answers = match model.run(&inputs) {
+            Ok(answers) => answers,
+            Err(error) => return Some(format!("the model does not run: {error}")),
+        };
         let answers = answers.chunks_exact(records[0].outputs.len());
         let wrong = (first..).zip(records.iter().zip(answers)).find(|(_, (record, answer))| record.outputs != *answer);
         if let Some((number, (Record { inputs, outputs }, answer))) = wrong {

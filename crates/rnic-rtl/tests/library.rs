@@ -6,6 +6,9 @@ use rnic_rtl::proof::{holds, holds_always, holds_always_inside};
 use rnic_rtl::tools::are_installed;
 use rnic_rtl::verilated::{Model, Verilated};
 
+#[path = "library/mutants.rs"]
+mod mutants;
+
 /// Proves the assertions of `module`, and that they fail once `change` is made in the library.
 fn prove(module: &str, parameters: &[(&str, u64)], change: &Change) {
     let is_proved = holds(module, &["lib"], parameters, None).expect("yosys has a verdict");

@@ -3,12 +3,15 @@
 use rnic_base::{Psn, RandomStream, RandomStreams, Serial};
 use rnic_rtl::circuit::{Circuit, Timing};
 use rnic_rtl::tools::are_installed;
-use rnic_rtl::verilated::Verilated;
+use rnic_rtl::verilated::{Model, Verilated};
 use rnic_wire::header::aeth::AethView;
 use rnic_wire::header::bth::{self, Bth, BthView};
 use rnic_wire::header::irn::{PullView, SackView, VERSION_IRN, emit_pull, emit_sack, emit_trimmed};
 use rnic_wire::header::{aeth, cnp};
 use rnic_wire::{Aeth, NakCode, Opcode, PacketFlags, Qpn, Syndrome};
+
+#[path = "shell/mutants.rs"]
+mod mutants;
 
 /// Bytes of a packet that the shell decodes.
 const HEADER_BYTES: usize = 28;
@@ -154,18 +157,16 @@ fn to_words(bytes: &[u8], words: usize) -> Vec<u64> {
     (0..words).map(word).collect()
 }
 
-#[test]
-fn t1_headers_are_decoded_as_by_rnic_wire() {
-    if !are_installed(&["verilator", "g++"]) {
-        return;
-    }
+fn decoder() -> Circuit {
     let inputs = [("bytes_i", 8 * HEADER_BYTES as u32), ("length_i", 5)];
     let outputs = [("bth_o", 67), ("report_o", 78), ("is_report_o", 1), ("is_bad_o", 1)];
-    let circuit = Circuit::written("header_decode", &["shell", "lib"], Timing::Combinational, &inputs, &outputs);
-    let verilated = Verilated::build(&[circuit]).expect("the circuit compiles without warnings");
-    let mut model = verilated.start("header_decode", 1).expect("the model starts");
+    Circuit::written("header_decode", &["shell", "lib"], Timing::Combinational, &inputs, &outputs)
+}
+
+/// Checks how so many packets are decoded; returns the numbers of reports, of others and of bad packets.
+fn check_decoder(mut model: Model, packets: usize) -> [u32; 3] {
     let mut rng = RandomStreams::new(11).stream("packets");
-    let packets: Vec<Vec<u8>> = (0..PACKETS).map(|_| packet(&mut rng)).collect();
+    let packets: Vec<Vec<u8>> = (0..packets).map(|_| packet(&mut rng)).collect();
     let records: Vec<u64> = packets
         .iter()
         .flat_map(|packet| {
@@ -201,6 +202,16 @@ fn t1_headers_are_decoded_as_by_rnic_wire() {
             assert_eq!(u128::from(high) << 64 | u128::from(low), bth_bits(view), "packet {number} of seed 11");
         }
     }
+    kinds
+}
+
+#[test]
+fn t1_headers_are_decoded_as_by_rnic_wire() {
+    if !are_installed(&["verilator", "g++"]) {
+        return;
+    }
+    let verilated = Verilated::build(&[decoder()]).expect("the circuit compiles without warnings");
+    let kinds = check_decoder(verilated.start("header_decode", 1).expect("the model starts"), PACKETS);
     assert!(kinds.iter().all(|kind| *kind > 1000), "reports, others, bad packets: {kinds:?}");
 }
 
@@ -278,68 +289,59 @@ fn outcome(packet: &[u8]) -> (u8, u64, u128) {
     }
 }
 
-/// A shell receives packets with pauses between beats, and answers are those of its packets, in order. At the same
-/// time it builds the header of each address, with a sink that is not always ready.
-fn receive_and_send(verilated: &Verilated, data_bits: u32, seed: u64) {
-    let (data_bytes, words) = (data_bits as usize / 8, data_bits as usize / 64);
-    let mut rng = RandomStreams::new(seed).stream("shell");
-    let mut model = verilated.start(&format!("header_shell_{data_bits}"), seed as u32).expect("the model starts");
-    let peers: Vec<(u32, u8)> = (0..FLOWS).map(|_| (rng.bits() as u32 & 0xff_ffff, rng.bits() as u8)).collect();
-    for (flow, (qpn, opcode)) in peers.iter().enumerate() {
-        let mut record = vec![0; words + 3];
-        record.extend([1, flow as u64, u64::from(*qpn), u64::from(*opcode), 0, 0, 0, 0]);
-        model.run(&record).expect("the model runs");
-    }
-    let packets: Vec<Vec<u8>> = (0..PACKETS / 20).map(|_| packet(&mut rng)).collect();
-    let mut waiting = packets.iter().flat_map(|packet| beats(packet, data_bytes)).peekable();
-    let mut addresses = Vec::new();
-    let (mut outcomes, mut headers, mut taken, mut cycles) = (Vec::new(), Vec::new(), 0, 0);
-    let mut address = None;
-    let mut beat: Vec<u8> = Vec::new();
-    let mut offered = None;
-    while outcomes.len() < packets.len() || headers.len() < addresses.len() {
-        assert!(cycles < 50 * PACKETS, "seed {seed}: the shell stopped after {} packets", outcomes.len());
-        cycles += 1;
+fn collector() -> Circuit {
+    let inputs = [("tdata_i", 64), ("tkeep_i", 8), ("tlast_i", 1), ("tvalid_i", 1), ("ready_i", 1)];
+    let outputs = [("tready_o", 1), ("bytes_o", 8 * HEADER_BYTES as u32), ("length_o", 5), ("valid_o", 1)];
+    Circuit::written("header_collect", &["shell", "lib"], Timing::Clocked, &inputs, &outputs).with("DATA_W", 64)
+}
+
+/// Checks that headers are collected in each cycle but those in which one waits for who reads them.
+fn check_collector(mut model: Model, seed: u64, packets: usize) {
+    let mut rng = RandomStreams::new(seed).stream("headers");
+    let packets: Vec<Vec<u8>> = (0..packets).map(|_| packet(&mut rng)).collect();
+    let mut waiting = packets.iter().flat_map(|packet| beats(packet, 8));
+    let (mut offered, mut taken, mut read) = (None, 0, 0);
+    // Beats of the packet so far, and if the rest of the packet is dropped.
+    let (mut beat, mut drops) = (0, false);
+    while read < packets.len() {
         if offered.is_none() && rng.below(4) > 0 {
             offered = waiting.next();
         }
-        if address.is_none() && waiting.peek().is_some() && rng.below(2) == 0 {
-            address = Some((rng.below(FLOWS.into()), rng.bits() & 0xff_ffff));
-        }
-        let (data, is_last) = offered.clone().unwrap_or_default();
-        let mut record = to_words(&data, words);
-        let kept = if data.len() == 64 { u64::MAX } else { (1 << data.len()) - 1 };
-        record.extend([kept, u64::from(is_last), u64::from(offered.is_some()), 0, 0, 0, 0]);
-        let (flow, segment) = address.unwrap_or_default();
-        let is_ready = rng.below(4) > 0;
-        record.extend([u64::from(address.is_some()), flow, segment, u64::from(is_ready)]);
+        let (data, is_last) = offered.clone().unwrap_or_else(|| (vec![rng.bits() as u8], rng.below(2) == 0));
+        let reads = rng.below(2) == 0;
+        let mut record = to_words(&data, 1);
+        record.extend([(1 << data.len()) - 1, is_last.into(), offered.is_some().into(), reads.into()]);
         let answer = model.run(&record).expect("the model runs");
+        let is_header = taken > read;
+        let expected = [drops || !is_header || reads, is_header].map(u64::from);
+        assert_eq!([answer[0], answer[6]], expected, "seed {seed}, packet {read}: ready, valid");
+        if is_header {
+            let bytes = &packets[read][..packets[read].len().min(HEADER_BYTES)];
+            let kept: Vec<u8> = answer[1..5].iter().flat_map(|word| word.to_le_bytes()).take(bytes.len()).collect();
+            assert_eq!((&kept[..], answer[5]), (bytes, bytes.len() as u64), "seed {seed}, packet {read}");
+            read += usize::from(reads);
+        }
         if answer[0] == 1 && offered.take().is_some() {
-            taken += 1;
-        }
-        match (answer[1], answer[5], answer[6]) {
-            (1, 0, 0) => outcomes.push((0, answer[2], u128::from(answer[4]) << 64 | u128::from(answer[3]))),
-            (0, 1, 0) => outcomes.push((1, 0, 0)),
-            (0, 0, 1) => outcomes.push((2, 0, 0)),
-            found => assert_eq!(found, (0, 0, 0), "seed {seed}, cycle {cycles}: two answers at once"),
-        }
-        if let Some(at) = outcomes.len().checked_sub(1) {
-            assert_eq!(outcomes[at], outcome(&packets[at]), "seed {seed}, packet {at}: {:02x?}", packets[at]);
-        }
-        if answer[7] == 1 {
-            addresses.extend(address.take());
-        }
-        let &[kept, is_last, is_valid] = &answer[8 + words..] else { unreachable!("three words") };
-        if is_valid == 1 && is_ready {
-            let sent = answer[8..8 + words].iter().flat_map(|word| word.to_le_bytes());
-            beat.extend(sent.enumerate().filter(|(at, _)| kept >> at & 1 == 1).map(|(_, byte)| byte));
-            if is_last == 1 {
-                headers.push(core::mem::take(&mut beat));
-            }
+            beat = if is_last { 0 } else { beat + 1 };
+            // Four beats have the headers.
+            taken += usize::from(!drops && (is_last || beat == 4));
+            drops = !is_last && beat >= 4;
         }
     }
-    assert!(taken > packets.len() && addresses.len() > 100, "{taken} beats, {} addresses", addresses.len());
-    for (number, ((flow, segment), header)) in addresses.iter().zip(&headers).enumerate() {
+}
+
+#[test]
+fn t1_headers_wait_for_their_reader() {
+    if !are_installed(&["verilator", "g++"]) {
+        return;
+    }
+    let verilated = Verilated::build(&[collector()]).expect("the circuit compiles without warnings");
+    check_collector(verilated.start("header_collect", 1).expect("the model starts"), 31, PACKETS / 20);
+}
+
+/// Checks the headers of the segments of flows, whose peers have these queue pairs and opcodes.
+fn check_headers(addresses: &[(u64, u64)], headers: &[Vec<u8>], peers: &[(u32, u8)], seed: u64) {
+    for (number, ((flow, segment), header)) in addresses.iter().zip(headers).enumerate() {
         let (qpn, opcode) = peers[*flow as usize];
         let flags = PacketFlags { ack_request: true, ..PacketFlags::default() };
         let psn = Psn::new(*segment as u32);
@@ -350,12 +352,85 @@ fn receive_and_send(verilated: &Verilated, data_bits: u32, seed: u64) {
     }
 }
 
+/// A shell receives packets with pauses between beats, and answers are those of its packets, in order. At the same
+/// time it builds the header of each address, with a sink that is not always ready. Returns the numbers of beats and
+/// of addresses.
+fn receive_and_send(mut model: Model, data_bits: u32, seed: u64, packets: usize) -> [usize; 2] {
+    let (data_bytes, words) = (data_bits as usize / 8, data_bits as usize / 64);
+    let mut rng = RandomStreams::new(seed).stream("shell");
+    let peers: Vec<(u32, u8)> = (0..FLOWS).map(|_| (rng.bits() as u32 & 0xff_ffff, rng.bits() as u8)).collect();
+    for (flow, (qpn, opcode)) in peers.iter().enumerate() {
+        let mut record = vec![0; words + 3];
+        record.extend([1, flow as u64, u64::from(*qpn), u64::from(*opcode), 0, 0, 0, 0]);
+        let answer = model.run(&record).expect("the model runs");
+        let valid = [answer[1], answer[5], answer[6], answer[answer.len() - 1]];
+        assert_eq!(valid, [0; 4], "seed {seed}: an answer before the first packet");
+    }
+    let packets: Vec<Vec<u8>> = (0..packets).map(|_| packet(&mut rng)).collect();
+    let mut waiting = packets.iter().flat_map(|packet| beats(packet, data_bytes)).peekable();
+    let mut addresses = Vec::new();
+    let (mut outcomes, mut headers, mut taken, mut cycles) = (Vec::new(), Vec::new(), 0, 0);
+    let (mut address, mut is_waiting) = (None, false);
+    let mut beat: Vec<u8> = Vec::new();
+    let mut offered = None;
+    while outcomes.len() < packets.len() || headers.len() < addresses.len() {
+        assert!(cycles < 1_000 * packets.len(), "seed {seed}: the shell stopped after {} packets", outcomes.len());
+        cycles += 1;
+        if offered.is_none() && rng.below(4) > 0 {
+            offered = waiting.next();
+        }
+        if address.is_none() && waiting.peek().is_some() && rng.below(2) == 0 {
+            address = Some((rng.below(FLOWS.into()), rng.bits() & 0xff_ffff));
+        }
+        // Without a packet, data and its end are random.
+        let (data, is_last) = offered.clone().unwrap_or_else(|| (vec![rng.bits() as u8], rng.below(2) == 0));
+        let mut record = to_words(&data, words);
+        let kept = if data.len() == 64 { u64::MAX } else { (1 << data.len()) - 1 };
+        record.extend([kept, u64::from(is_last), u64::from(offered.is_some()), 0, 0, 0, 0]);
+        let (flow, segment) = address.unwrap_or_default();
+        let is_ready = rng.below(4) > 0;
+        record.extend([u64::from(address.is_some()), flow, segment, u64::from(is_ready)]);
+        let answer = model.run(&record).expect("the model runs");
+        assert_eq!(answer[0], 1, "seed {seed}, cycle {cycles}: headers are not taken at the rate of the link");
+        taken += usize::from(offered.take().is_some());
+        match (answer[1], answer[5], answer[6]) {
+            (1, 0, 0) => outcomes.push((0, answer[2], u128::from(answer[4]) << 64 | u128::from(answer[3]))),
+            (0, 1, 0) => outcomes.push((1, 0, 0)),
+            (0, 0, 1) => outcomes.push((2, 0, 0)),
+            found => assert_eq!(found, (0, 0, 0), "seed {seed}, cycle {cycles}: two answers at once"),
+        }
+        if let Some(at) = outcomes.len().checked_sub(1) {
+            assert_eq!(outcomes[at], outcome(&packets[at]), "seed {seed}, packet {at}: {:02x?}", packets[at]);
+        }
+        let &[kept, is_last, is_valid] = &answer[8 + words..] else { unreachable!("three words") };
+        // An address is taken unless one waits for a header that is being sent.
+        let is_sent = is_valid == 0 || (is_ready && is_last == 1);
+        assert_eq!(answer[7] == 1, !is_waiting || is_sent, "seed {seed}, cycle {cycles}: ready for an address");
+        if answer[7] == 1 {
+            is_waiting = address.is_some();
+            addresses.extend(address.take());
+        }
+        if is_valid == 1 && is_ready {
+            let sent = answer[8..8 + words].iter().flat_map(|word| word.to_le_bytes());
+            beat.extend(sent.enumerate().filter(|(at, _)| kept >> at & 1 == 1).map(|(_, byte)| byte));
+            if is_last == 1 {
+                headers.push(core::mem::take(&mut beat));
+            }
+        }
+    }
+    check_headers(&addresses, &headers, &peers, seed);
+    [taken, addresses.len()]
+}
+
 #[test]
 fn t1_a_shell_around_transport_logic_passes_headers_only() {
     if !are_installed(&["verilator", "g++"]) {
         return;
     }
     let verilated = Verilated::build(&[shell(64), shell(512)]).expect("the circuits compile without warnings");
-    receive_and_send(&verilated, 64, 21);
-    receive_and_send(&verilated, 512, 22);
+    for (data_bits, seed) in [(64, 21), (512, 22)] {
+        let model = verilated.start(&format!("header_shell_{data_bits}"), seed).expect("the model starts");
+        let [beats, addresses] = receive_and_send(model, data_bits, seed.into(), PACKETS / 20);
+        assert!(beats > PACKETS / 20 && addresses > 100, "{beats} beats, {addresses} addresses");
+    }
 }

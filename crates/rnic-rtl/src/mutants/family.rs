@@ -1,10 +1,12 @@
 //! Circuits whose mutants are compared with one model, and those of their mutants that nothing notices.
 
+use core::cell::Cell;
 use core::ops::RangeInclusive;
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 
 use super::{Mutant, Mutants};
 use crate::circuit::rtl_folder;
@@ -202,6 +204,28 @@ impl Family {
     fn table_file(&self) -> PathBuf {
         rtl_folder().join("mutants").join(format!("{}.json", self.name))
     }
+}
+
+thread_local! {
+    static IS_QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether a comparison panics, whose message is not printed: it has noticed a mutant.
+pub fn panics(comparison: impl FnOnce()) -> bool {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !IS_QUIET.get() {
+                print(info);
+            }
+        }));
+    });
+    IS_QUIET.set(true);
+    // The comparison owns its models, or starts them: nothing is used after a panic.
+    let is_panic = catch_unwind(AssertUnwindSafe(comparison)).is_err();
+    IS_QUIET.set(false);
+    is_panic
 }
 
 fn module_of(place: &str) -> &str {

@@ -14,7 +14,8 @@ const QPS: usize = 1024;
 /// Cycles from a packet to its answer.
 const LATENCY: usize = 4;
 
-fn engine() -> Circuit {
+/// Returns the receiver.
+pub fn engine() -> Circuit {
     let inputs = [("valid_i", 1), ("is_set_up_i", 1), ("qp_i", 10), ("psn_i", 24), ("arrival_i", 2)];
     let outputs = [
         ("ready_o", 1),
@@ -134,20 +135,14 @@ fn draw(rng: &mut RandomStream, expected: u32, qp: usize) -> Packet {
     Packet { qp, psn, effect: Some(effect) }
 }
 
-/// The paper's receiveData takes a packet in 22 ns, about four cycles (table 2).
-#[test]
-fn i22_i_r23_the_receiver_accepts_a_packet_each_cycle_from_four_queue_pairs_on() {
-    if !are_installed(&["verilator", "g++"]) {
-        return;
-    }
-    let verilated = Verilated::build(&[engine()]).expect("the circuit compiles without warnings");
-    let mut engine = Engine::new(verilated.start("irn_rx_engine", 1).expect("the model starts"));
+/// Checks the receiver with `packets` packets of each number of queue pairs, and five times as many in any order.
+pub fn check_engine(model: Model, packets: usize) {
+    let mut engine = Engine::new(model);
     let mut rng = RandomStreams::new(23).stream("packets");
     // Each starts close to the wrap.
     let set_up = |qp| Packet { qp, psn: later(qp as u32, ID_MASK - 500), effect: None };
     assert_eq!(engine.offer((0..QPS).map(set_up)), QPS, "cycles to set up all queue pairs");
 
-    let packets = 40_000;
     for (queue_pairs, cycles_each) in [(1, 4), (2, 2), (4, 1), (16, 1), (QPS, 1)] {
         // The packets are drawn with what the receiver expected when the previous ones were accepted.
         let mut contexts = engine.contexts.clone();
@@ -168,12 +163,48 @@ fn i22_i_r23_the_receiver_accepts_a_packet_each_cycle_from_four_queue_pairs_on()
     }
 
     // Any order of queue pairs, and pauses.
-    for _ in 0..200_000 {
+    for _ in 0..5 * packets {
         let qp = [rng.below(5), rng.below(QPS as u64)][rng.below(2) as usize] as usize;
         let packet = draw(&mut rng, engine.contexts[qp].expected, qp);
         engine.cycle((rng.below(8) != 0).then_some(packet));
     }
     engine.run(0);
+}
+
+/// The paper's receiveData takes a packet in 22 ns, about four cycles (table 2).
+#[test]
+fn i22_i_r23_the_receiver_accepts_a_packet_each_cycle_from_four_queue_pairs_on() {
+    if !are_installed(&["verilator", "g++"]) {
+        return;
+    }
+    let verilated = Verilated::build(&[engine()]).expect("the circuit compiles without warnings");
+    check_engine(verilated.start("irn_rx_engine", 1).expect("the model starts"), 40_000);
+}
+
+/// Returns the modules with registers between their stages, and their events.
+pub fn pipelines() -> [(Circuit, Event<WINDOW>); 3] {
+    let pipelined = |mut circuit: Circuit| {
+        circuit.timing = Timing::WithoutReset;
+        let name = format!("{}_pipelined", circuit.name);
+        circuit.with("PIPE", 1).called(&name)
+    };
+    [
+        (pipelined(receive_data(WINDOW)), Stimuli::receive_data),
+        (pipelined(tx_free(WINDOW)), Stimuli::tx_free),
+        (pipelined(receive_ack(WINDOW)), Stimuli::receive_ack),
+    ]
+}
+
+/// Checks that a pipeline answers an event each cycle, two cycles later.
+pub fn check_pipeline(mut model: Model, event: Event<WINDOW>, events: u64) {
+    let mut stimuli = Stimuli::new(24);
+    let records: Vec<Record> = (0..events).map(|_| event(&mut stimuli)).collect();
+    let inputs: Vec<u64> = records.iter().flat_map(|record| record.inputs.iter().copied()).collect();
+    let answers = model.run(&inputs).expect("the model runs");
+    let answers = answers.chunks_exact(records[0].outputs.len());
+    for (number, (record, answer)) in records.iter().zip(answers.skip(2)).enumerate() {
+        assert_eq!(record.outputs, answer, "event {number}: {:x?}", record.inputs);
+    }
 }
 
 /// The modules with registers between their stages: an event each cycle, its outputs two cycles later.
@@ -182,25 +213,9 @@ fn i_r23_pipelines_answer_each_cycle_two_cycles_later() {
     if !are_installed(&["verilator", "g++"]) {
         return;
     }
-    let modules: [(Circuit, Event<WINDOW>); 3] = [
-        (receive_data(WINDOW), Stimuli::receive_data),
-        (tx_free(WINDOW), Stimuli::tx_free),
-        (receive_ack(WINDOW), Stimuli::receive_ack),
-    ];
-    let pipelined = |mut circuit: Circuit| {
-        circuit.timing = Timing::WithoutReset;
-        circuit.with("PIPE", 1)
-    };
-    let circuits: Vec<Circuit> = modules.iter().map(|(circuit, _)| pipelined(circuit.clone())).collect();
+    let circuits = pipelines().map(|(circuit, _)| circuit);
     let verilated = Verilated::build(&circuits).expect("the circuits compile without warnings");
-    for (circuit, event) in modules {
-        let mut stimuli = Stimuli::new(24);
-        let records: Vec<Record> = (0..100_000).map(|_| event(&mut stimuli)).collect();
-        let inputs: Vec<u64> = records.iter().flat_map(|record| record.inputs.iter().copied()).collect();
-        let answers = verilated.start(&circuit.name, 1).expect("the model starts").run(&inputs).expect("it runs");
-        let answers = answers.chunks_exact(records[0].outputs.len());
-        for (number, (record, answer)) in records.iter().zip(answers.skip(2)).enumerate() {
-            assert_eq!(record.outputs, answer, "event {number} of {}: {:x?}", circuit.name, record.inputs);
-        }
+    for (circuit, event) in pipelines() {
+        check_pipeline(verilated.start(&circuit.name, 1).expect("the model starts"), event, 100_000);
     }
 }
