@@ -56,8 +56,8 @@ fn every_controller_on_every_family_delivers_correct_data_over_a_lossy_network()
 /// many packets.
 const GOODPUT_MIN: f64 = 40.0;
 
-/// Returns the warm-up and the duration of a run. DCQCN halves its rates with each CNP after the start at line rate, and
-/// then adds 40 Mbit/s in 55 us: four queue pairs gain 3 Gbit/s in a millisecond.
+/// Returns the warm-up and the duration of a run. DCQCN halves its rates with each CNP after the start at line rate,
+/// and then adds 40 Mbit/s in 55 us: four queue pairs gain 3 Gbit/s in a millisecond.
 fn times(control: &str) -> (&'static str, &'static str) {
     if control == "dcqcn" { ("\"16ms\"", "\"20ms\"") } else { ("\"1ms\"", "\"4ms\"") }
 }
