@@ -180,3 +180,21 @@ fn t21_find_first_in_a_ring_equals_a_naive_search() {
         compare(&mut start(width), &cases, width as u32);
     }
 }
+
+#[test]
+fn t21_the_other_form_of_find_first_equals_a_naive_search() {
+    if !are_installed(&["verilator", "g++"]) {
+        return;
+    }
+    let (inputs, outputs) = ([("map_i", 64)], [("found_o", 1), ("position_o", 6)]);
+    let circuit = Circuit::written("first_set_isolated", &["lib"], Timing::Combinational, &inputs, &outputs);
+    let verilated = Verilated::build(&[circuit.with("W", 64)]).expect("the circuit compiles without warnings");
+    let mut rng = RandomStreams::new(22).stream("maps");
+    let random = (0..10_000).map(|_| (0..=rng.below(7)).fold(u64::MAX, |bits, _| bits & rng.bits()));
+    let maps: Vec<u64> = (0..64).map(|at| 1 << at).chain([0, u64::MAX]).chain(random).collect();
+    let answers = verilated.start("first_set_isolated", 1).expect("the model starts").run(&maps).expect("it runs");
+    for (map, answer) in maps.iter().zip(answers.chunks_exact(2)) {
+        let position = naive(&[*map], 0, 64).map_or(0, u64::from);
+        assert_eq!(answer, [u64::from(*map != 0), position], "{map:x}");
+    }
+}
