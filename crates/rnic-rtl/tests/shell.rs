@@ -295,7 +295,7 @@ fn collector() -> Circuit {
     Circuit::written("header_collect", &["shell", "lib"], Timing::Clocked, &inputs, &outputs).with("DATA_W", 64)
 }
 
-/// Checks that headers are collected in each cycle but those in which one waits for who reads them.
+/// Checks that a beat is taken in each cycle, except while the headers before it have not been read.
 fn check_collector(mut model: Model, seed: u64, packets: usize) {
     let mut rng = RandomStreams::new(seed).stream("headers");
     let packets: Vec<Vec<u8>> = (0..packets).map(|_| packet(&mut rng)).collect();

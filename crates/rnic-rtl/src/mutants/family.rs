@@ -128,7 +128,7 @@ impl Family {
     ///
     /// # Errors
     /// When yosys fails.
-    pub fn prove(&self, mutants: &Mutants) -> Result<(Vec<String>, usize), ToolError> {
+    fn prove(&self, mutants: &Mutants) -> Result<(Vec<String>, usize), ToolError> {
         let (mut missing, mut count) = (Vec::new(), 0);
         for listed in self.same {
             for (number, mutant) in (1..).zip(&mutants.list).filter(|(_, mutant)| listed.has(mutant)) {
@@ -144,12 +144,24 @@ impl Family {
         Ok((missing, count))
     }
 
+    /// Proves all mutants that are listed with proofs.
+    ///
+    /// # Errors
+    /// The mutants for which no proof is found, or yosys' failure.
+    pub fn check_proofs(&self) -> Result<(), String> {
+        let of = |error: ToolError| error.to_string();
+        let (missing, count) = self.prove(&self.mutants().map_err(of)?).map_err(of)?;
+        println!("{count} proofs");
+        if missing.is_empty() { Ok(()) } else { Err(format!("no proof:\n{}", missing.join("\n"))) }
+    }
+
     /// Checks that each end of a line that is listed belongs to one line, that at most 2 % of the other circuits are
     /// not noticed, and that the table is in its file.
     ///
     /// # Errors
     /// The first of these checks that fails.
-    pub fn check_table(&self, mutants: &Mutants) -> Result<(), String> {
+    pub fn check_table(&self) -> Result<(), String> {
+        let mutants = &self.mutants().map_err(|error| error.to_string())?;
         for Listed { module, after, reason, .. } in self.listed() {
             for end in *after {
                 let is_it = |mutant: &&Mutant| mutant.module == *module && mutant.after.ends_with(end);
@@ -175,8 +187,8 @@ impl Family {
     ///
     /// # Errors
     /// When that fails.
-    pub fn write_table(&self, mutants: &Mutants) -> Result<(), ToolError> {
-        write(&self.table_file(), &self.table(mutants))
+    pub fn write_table(&self) -> Result<(), ToolError> {
+        write(&self.table_file(), &self.table(&self.mutants()?))
     }
 
     /// Returns how many mutants each module has, how many of them are proved or argued to be the same circuit, and how
