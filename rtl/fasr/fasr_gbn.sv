@@ -125,13 +125,10 @@ module fasr_gbn (
   always_ff @(posedge clk) begin
     if (!rst_n) begin
       valid_q <= 1'b0;
-      first_q <= 1'b1;
     end else if (ev_ready_o) begin
       valid_q <= ev_valid_i;
-      first_q <= 1'b1;
-    end else begin
-      first_q <= 1'b0;
     end
+    first_q <= ev_ready_o;
     if (ev_ready_o) begin
       event_q <= ev_i;
       forward_q <= write_o && (write_qp_o == ev_i.qp);

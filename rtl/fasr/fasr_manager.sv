@@ -101,6 +101,6 @@ module fasr_manager (
     end
     data_q <= data_i;
     ack_q <= ack_i;
-    if (takes_command) ack_q.qpn <= {14'd0, command_i.qp};
+    if (takes_command) ack_q.qpn[9:0] <= command_i.qp;
   end
 endmodule

@@ -46,17 +46,19 @@ module fasr_send (
   );
   assign rdreq_ready_o = rdreq_space != '0;
 
-  // The range or bitmap that is being sent.
+  // The range or bitmap that is being sent; neither is ever empty.
   fasr_pkg::retx_t retx_q;
-  logic            retx_busy_q, retx_last, bit_found;
+  logic            retx_busy_q, retx_last;
   logic [3:0]      bit_at;
   logic [9:0]      rest;
   fasr_pkg::psn_t  retx_psn;
-  first_set #(.W(10)) i_bit (.map_i(retx_q.arg), .found_o(bit_found), .position_o(bit_at));
+  /* verilator lint_off PINCONNECTEMPTY */
+  first_set #(.W(10)) i_bit (.map_i(retx_q.arg), .found_o(), .position_o(bit_at));
+  /* verilator lint_on PINCONNECTEMPTY */
   assign rest = retx_q.is_map ? (retx_q.arg & (retx_q.arg - 10'd1)) : retx_q.arg - 10'd1;
   assign retx_last = rest == '0;
   assign retx_psn = retx_q.is_map ? retx_q.psn + {20'd0, bit_at} : retx_q.psn;
-  assign retx_valid = retx_busy_q && (bit_found || !retx_q.is_map);
+  assign retx_valid = retx_busy_q;
   assign retx_pop = retx_head_valid && (!retx_busy_q || (takes[2] && retx_last));
 
   logic [3:0] offers;
@@ -94,4 +96,10 @@ module fasr_send (
       if (!retx_q.is_map) retx_q.psn <= retx_q.psn + 24'd1;
     end
   end
+
+`ifndef SYNTHESIS
+  always_ff @(posedge clk) begin
+    if (rst_n && retx_valid_i) assert (retx_i.arg != '0);
+  end
+`endif
 endmodule

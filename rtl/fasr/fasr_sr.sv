@@ -142,9 +142,9 @@ module fasr_sr (
 
   // The first zero of the head block at or after the position, and whether the packet there is beyond sack-high.
   logic [9:0]      zeros;
-  logic            zero_found, base_ends_una, next_ends_una, at_after_start, to_after_block, to_after_from;
+  logic            zero_found, base_ends_una, next_ends_una, at_after_start, to_after_block, to_after_tail;
   logic [3:0]      zero;
-  logic [23:0]     walk_offset, walk_end, block_end, next_end, at_distance, to_distance, scan_from, from_tail;
+  logic [23:0]     walk_offset, walk_end, block_end, next_end, at_distance, to_distance, tail_end, from_tail;
   fasr_pkg::word_t scan_low, scan_high, scan_map;
   assign walk_offset = at_q - lane.base;
   assign zeros = ~word & (10'h3ff << walk_offset[3:0]);
@@ -155,16 +155,17 @@ module fasr_sr (
   serial_after i_trim (.a_i(block_end), .b_i(ctx.una), .after_o(base_ends_una));
   serial_after i_trim_next (.a_i(next_end), .b_i(ctx.una), .after_o(next_ends_una));
 
-  // The zeros of a block that are to be retransmitted: of those from `at_q` on, and before `to_q`.
+  // The zeros of a block that are to be retransmitted: of those from `at_q` on, and before `to_q`. Blocks that end at or
+  // before UNACK have been released, and no bitmap is scanned that begins behind `to_q`.
   assign at_distance = at_q - start_q;
   assign to_distance = to_q - start_q;
   assign at_after_start = !at_distance[23];
-  assign to_after_block = !to_distance[23] && (to_distance > 24'd10);
-  assign scan_low = !at_after_start ? 10'd0 : ((at_distance >= 24'd10) ? 10'h3ff : ~(10'h3ff << at_distance[3:0]));
-  assign scan_high = to_distance[23] ? 10'd0 : ((to_distance >= 24'd10) ? 10'h3ff : ~(10'h3ff << to_distance[3:0]));
+  assign to_after_block = to_distance > 24'd10;
+  assign scan_low = at_after_start ? ~(10'h3ff << at_distance[3:0]) : 10'd0;
+  assign scan_high = to_after_block ? 10'h3ff : ~(10'h3ff << to_distance[3:0]);
   assign scan_map = ~word & ~scan_low & scan_high;
-  assign scan_from = (at_after_start && (at_distance > 24'd10)) ? at_q : start_q + 24'd10;
-  serial_after i_rest (.a_i(to_q), .b_i(scan_from), .after_o(to_after_from));
+  assign tail_end = start_q + 24'd10;
+  serial_after i_rest (.a_i(to_q), .b_i(tail_end), .after_o(to_after_tail));
   assign from_tail = event_q.psn - start_q;
 
   logic closes, is_last;
@@ -239,7 +240,7 @@ module fasr_sr (
           end else begin
             current_d = lane.head;
             start_d = lane.base;
-            at_d = tx_from + 24'd1 + {14'd0, lane_tx.run};
+            at_d = tx_from + 24'd1;
             to_d = tx_to;
             retx_valid_o = tx_retransmits;
             if (tx_then == fasr_pkg::THEN_SCAN) retx_o.arg = 10'd1;
@@ -325,12 +326,12 @@ module fasr_sr (
           if (!lane.open) begin
             lane_new = '0;
             if (!other.open) begin
-              write_o = 1'b1;
               release_unit = 1'b1;
               sr_new.held = 1'b0;
             end
           end
         end
+        // The event is then processed again, and writes the context.
         if (is_last || (lane.open && next_ends_una)) begin
           state_d = RUN;
           replays = 1'b1;
@@ -356,8 +357,8 @@ module fasr_sr (
         else start_d = start_q + 24'd10;
       end
       SCAN_END: begin
-        retx_valid_o = to_after_from;
-        retx_o = {event_q.qp, scan_from, 1'b0, 10'(to_q - scan_from)};
+        retx_valid_o = to_after_tail;
+        retx_o = {event_q.qp, tail_end, 1'b0, 10'(to_q - tail_end)};
         state_d = RUN;
       end
       default: begin
@@ -426,16 +427,11 @@ module fasr_sr (
     if (!rst_n) begin
       state_q <= RUN;
       valid_q <= 1'b0;
-      first_q <= 1'b1;
     end else begin
       state_q <= state_d;
-      if (ev_ready_o) begin
-        valid_q <= ev_valid_i;
-        first_q <= 1'b1;
-      end else begin
-        first_q <= 1'b0;
-      end
+      if (ev_ready_o) valid_q <= ev_valid_i;
     end
+    first_q <= ev_ready_o;
     if (ev_ready_o) begin
       event_q <= ev_i;
       cycles_q <= 7'd1;
@@ -469,6 +465,7 @@ module fasr_sr (
       if (state_q == WALK) assert (lane.open && lane.slow);
       if ((state_q == WALK) && (closes || !zero_found)) assert (is_last == closes);
       if ((state_q == TRIM) && lane.open) assert (!base_ends_una);
+      if (state_q == SCAN) assert (!to_distance[23] && (!at_after_start || (at_distance <= 24'd10)));
     end
   end
 `endif
