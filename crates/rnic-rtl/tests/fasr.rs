@@ -14,6 +14,10 @@ mod engine;
 mod module;
 #[path = "fasr/modules.rs"]
 mod modules;
+#[path = "fasr/mutants.rs"]
+mod mutants;
+#[path = "fasr/parts.rs"]
+mod parts;
 #[path = "fasr/pools.rs"]
 mod pools;
 #[path = "fasr/top.rs"]
@@ -24,6 +28,7 @@ mod yosys;
 use std::sync::OnceLock;
 
 use rnic_base::{RandomStream, RandomStreams};
+use rnic_rtl::circuit::Circuit;
 use rnic_rtl::spec::fasr::Pack;
 use rnic_rtl::tools::are_installed;
 use rnic_rtl::verilated::{Model, Verilated};
@@ -36,23 +41,32 @@ fn events() -> u64 {
     wanted.map_or(1_000_000, |text| text.parse().expect("RNIC_LOCKSTEP_EVENTS is a number of events"))
 }
 
+/// Returns all circuits.
+fn circuits() -> [Circuit; 14] {
+    [
+        modules::place(),
+        modules::rx(),
+        modules::tx(),
+        modules::pool1(),
+        modules::pool2(),
+        modules::sr("fasr_sr"),
+        modules::sr("fasr_gbn"),
+        modules::top("fasr_top", 0),
+        modules::top("fasr_gbn_top", 1),
+        modules::send(),
+        parts::rto(),
+        parts::cc(),
+        parts::update(),
+        parts::manager(),
+    ]
+}
+
 /// The models of all circuits, built once; `None` without Verilator.
 fn verilated() -> Option<&'static Verilated> {
     static BUILT: OnceLock<Option<Verilated>> = OnceLock::new();
     let build = || {
-        let circuits = [
-            modules::rx(),
-            modules::tx(),
-            modules::pool1(),
-            modules::pool2(),
-            modules::sr("fasr_sr"),
-            modules::sr("fasr_gbn"),
-            modules::top("fasr_top", 0),
-            modules::top("fasr_gbn_top", 1),
-            modules::send(),
-        ];
         are_installed(&["verilator", "g++"])
-            .then(|| Verilated::build(&circuits).expect("the circuits compile without warnings"))
+            .then(|| Verilated::build(&circuits()).expect("the circuits compile without warnings"))
     };
     BUILT.get_or_init(build).as_ref()
 }

@@ -1,7 +1,8 @@
 //! Receiver and sender, one decision each, from states drawn at random.
 
 use rnic_base::RandomStream;
-use rnic_rtl::spec::fasr::{Context, Event, Kind, Lane, Lost, Pack, Record, Say, Then, plus, rx, tx};
+use rnic_rtl::spec::fasr::{Context, Event, Kind, Lane, Lost, Pack, Place, Record, Say, Then, place, plus, rx, tx};
+use rnic_rtl::verilated::Model;
 
 use super::{Differences, events, verilated};
 
@@ -80,13 +81,42 @@ fn ports(packs: &[Pack]) -> Vec<u64> {
     packs.iter().flat_map(Pack::words).collect()
 }
 
+/// Checks the place of so many packets, at all distances of ten bits.
+pub fn check_place(model: Model, packets: u64) {
+    let mut differences = Differences::new(model, 10);
+    let mut random = differences.stream("places");
+    for _ in 0..packets {
+        let hole = start(&mut random);
+        let lane = lane(&mut random, hole);
+        let from = if lane.slow { lane.last } else { place(&lane, hole, 0).first_base };
+        let psn = plus(from, random.below(1_024) as u32);
+        let Place { needed, bit, first, first_base, run } = place(&lane, hole, psn);
+        let bits = |value: u64, width: u32| Pack::default().field(value, width);
+        let outputs = vec![
+            bits(needed.into(), 7),
+            bits(bit.into(), 10),
+            bits(first.into(), 10),
+            bits(first_base.into(), 24),
+            bits(run.into(), 10),
+        ];
+        let inputs = ports(&[Pack::from(&lane), bits(hole.into(), 24), bits(psn.into(), 24)]);
+        differences.push(inputs, outputs, || format!("{lane:?} behind {hole}, packet {psn}"));
+    }
+    differences.finish();
+}
+
 #[test]
-fn r1_r2_r3_r4_r13_r14_r15_r16_receiver_decides_as_specified_in_a_million_packets() {
+fn r13_a_packet_has_the_specified_place_in_the_blocks() {
     let Some(verilated) = verilated() else { return };
-    let mut differences = Differences::new(verilated.start("fasr_rx", 1).expect("the model starts"), 11);
+    check_place(verilated.start("fasr_place", 1).expect("the model starts"), events());
+}
+
+/// Checks the decisions on so many packets; returns how many have each answer.
+pub fn check_receiver(model: Model, packets: u64) -> [u64; 6] {
+    let mut differences = Differences::new(model, 11);
     let mut random = differences.stream("receiver");
     let mut seen = [0; 6];
-    for _ in 0..events() {
+    for _ in 0..packets {
         let before = context(&mut random);
         let lane = lane(&mut random, before.rcv_nxt);
         let psn = packet(&mut random, before.rcv_nxt, &lane);
@@ -129,7 +159,14 @@ fn r1_r2_r3_r4_r13_r14_r15_r16_receiver_decides_as_specified_in_a_million_packet
         differences.push(inputs, outputs, || format!("{before:?} {lane:?} packet {psn} {can_open} {free}"));
     }
     differences.finish();
-    assert!(seen.iter().all(|count| *count as u64 > events() / 200), "not all answers occur: {seen:?}");
+    seen
+}
+
+#[test]
+fn r1_r2_r3_r4_r13_r14_r15_r16_receiver_decides_as_specified_in_a_million_packets() {
+    let Some(verilated) = verilated() else { return };
+    let seen = check_receiver(verilated.start("fasr_rx", 1).expect("the model starts"), events());
+    assert!(seen.iter().all(|count| *count > events() / 200), "not all answers occur: {seen:?}");
 }
 
 /// The bitmap without the indices of blocks, which the SR module sets.
@@ -146,13 +183,12 @@ fn without_list(lane: &Lane) -> Pack {
         .field_if(false, 0, 14)
 }
 
-#[test]
-fn r5_r6_r7_r8_r15_r16_sender_decides_as_specified_in_a_million_events() {
-    let Some(verilated) = verilated() else { return };
-    let mut differences = Differences::new(verilated.start("fasr_tx", 1).expect("the model starts"), 12);
+/// Checks the decisions on so many events; returns how many are followed by each step.
+pub fn check_sender(model: Model, events: u64) -> [u64; 7] {
+    let mut differences = Differences::new(model, 12);
     let mut random = differences.stream("sender");
     let mut seen = [0; 7];
-    for _ in 0..events() {
+    for _ in 0..events {
         let before = context(&mut random);
         let lane = lane(&mut random, before.una);
         let next = match random.below(12) {
@@ -201,6 +237,13 @@ fn r5_r6_r7_r8_r15_r16_sender_decides_as_specified_in_a_million_events() {
         differences.push(inputs, outputs, || format!("{before:?} {lane:?} {event:?} next {next} {can_open} {free}"));
     }
     differences.finish();
+    seen
+}
+
+#[test]
+fn r5_r6_r7_r8_r15_r16_sender_decides_as_specified_in_a_million_events() {
+    let Some(verilated) = verilated() else { return };
+    let seen = check_sender(verilated.start("fasr_tx", 1).expect("the model starts"), events());
     let steps = [0, 1, 3, 4, 5, 6].map(|then| seen[then]);
-    assert!(steps.iter().all(|count| *count as u64 > events() / 2_000), "not all steps occur: {seen:?}");
+    assert!(steps.iter().all(|count| *count > events() / 2_000), "not all steps occur: {seen:?}");
 }

@@ -3,6 +3,7 @@
 use rnic_base::{RandomStream, RandomStreams};
 use rnic_rtl::spec::fasr::sr::Sr;
 use rnic_rtl::spec::fasr::{CAP, Context, Event, Kind, Lane, Say, Timer, distance, gbn, plus};
+use rnic_rtl::verilated::Model;
 
 use super::bench::{Bench, Job, Pair};
 use super::decisions::{lost, start};
@@ -74,18 +75,27 @@ fn send(random: &mut RandomStream, pair: &mut Pair) {
     }
 }
 
-/// the circuit with both pools, from reset, over events of 48 queue pairs: all outputs, the state after
-/// every event and its cycles are those specified. Units and blocks are exhausted on the way, and none is lost.
-#[test]
-fn r9_r10_r11_r13_r14_r24_events_of_many_queue_pairs_are_processed_as_specified() {
-    let Some(verilated) = verilated() else { return };
+/// Numbers of events of the SR module.
+#[derive(Debug)]
+pub struct SrSeen {
+    naks: u64,
+    /// Retransmissions that a bitmap says.
+    maps: u64,
+    /// Events that take more than three cycles.
+    long: u64,
+    /// Events while no unit and while no block is free.
+    full: [u64; 2],
+}
+
+/// Checks the SR module in so many events of 48 queue pairs.
+pub fn check_sr(model: Model, events: u64) -> SrSeen {
     let seed = 15;
-    let mut bench = Bench::new(verilated.start("fasr_sr", 4).expect("the model starts"), seed);
+    let mut bench = Bench::new(model, seed);
     let mut random = RandomStreams::new(seed).stream("events");
     let mut sr = Sr::default();
     let mut pairs: Vec<Pair> = (0..QPS).map(|_| started(&mut random)).collect();
     let (mut naks, mut maps, mut long, mut full, mut last) = (0, 0, 0, [0, 0], 0);
-    for _ in 0..events() {
+    for _ in 0..events {
         let qp = some_pair(&mut random);
         let pair = &mut pairs[qp as usize];
         if qp != last && pair.context.unit.is_none() && random.below(200) == 0 {
@@ -100,7 +110,7 @@ fn r9_r10_r11_r13_r14_r24_events_of_many_queue_pairs_are_processed_as_specified(
         let outcome = sr.step(&event, &mut pair.context, pair.next, pair.timer, bench.clock);
         pair.timer = outcome.timer.unwrap_or(pair.timer);
         naks += u64::from(outcome.ack.is_some_and(|ack| ack.say == Say::Nak));
-        maps += outcome.retransmissions.iter().filter(|sent| sent.is_map).count();
+        maps += outcome.retransmissions.iter().filter(|sent| sent.is_map).count() as u64;
         long += u64::from(outcome.cycles > 3);
         full[0] += u64::from(units == (1 << 20) - 1);
         full[1] += u64::from(free == 0);
@@ -117,23 +127,36 @@ fn r9_r10_r11_r13_r14_r24_events_of_many_queue_pairs_are_processed_as_specified(
         sr.step(&event, &mut pair.context, pair.next, pair.timer, rnic_rtl::spec::fasr::sr::Clock::default());
     }
     assert_eq!((sr.free_blocks(), sr.units_taken()), (70, 0));
-    let least = (events() / 2_000) as usize;
-    assert!(naks as usize > least && maps > least && long as usize > least, "{naks} {maps} {long}");
-    assert!(full.iter().all(|count| *count > events() / 100), "the pools are not exhausted: {full:?}");
+    SrSeen { naks, maps, long, full }
 }
 
-/// R-R18: the go-back-N of the comparison, over events of the same kinds: answers, retransmissions, contexts and timers
-/// are those specified.
+/// the circuit with both pools, from reset, over events of 48 queue pairs: all outputs, the state after
+/// every event and its cycles are those specified. Units and blocks are exhausted on the way, and none is lost.
 #[test]
-fn r17_go_back_n_processes_events_of_many_queue_pairs_as_specified() {
+fn r9_r10_r11_r13_r14_r24_events_of_many_queue_pairs_are_processed_as_specified() {
     let Some(verilated) = verilated() else { return };
+    let seen = check_sr(verilated.start("fasr_sr", 4).expect("the model starts"), events());
+    let least = events() / 2_000;
+    assert!(seen.naks > least && seen.maps > least && seen.long > least, "{seen:?}");
+    assert!(seen.full.iter().all(|count| *count > events() / 100), "the pools are not exhausted: {seen:?}");
+}
+
+/// Numbers of acknowledgements by what they say, and of retransmissions and changes of timers by kind of the event.
+#[derive(Debug)]
+pub struct GbnSeen {
+    answers: [u64; 6],
+    ranges: [u64; 10],
+    timers: [u64; 10],
+}
+
+/// Checks the module for go-back-N in so many events.
+pub fn check_gbn(model: Model, events: u64) -> GbnSeen {
     let seed = 16;
-    let mut bench = Bench::new(verilated.start("fasr_gbn", 4).expect("the model starts"), seed);
+    let mut bench = Bench::new(model, seed);
     let mut random = RandomStreams::new(seed).stream("events");
     let mut pairs: Vec<Pair> = (0..QPS).map(|_| started(&mut random)).collect();
     let (mut answers, mut ranges, mut timers, mut last) = ([0; 6], [0; 10], [0; 10], 0);
-    let count = events() / 5;
-    for _ in 0..count {
+    for _ in 0..events {
         let qp = some_pair(&mut random);
         let pair = &mut pairs[qp as usize];
         // Only a queue pair without a timer arms one.
@@ -149,16 +172,27 @@ fn r17_go_back_n_processes_events_of_many_queue_pairs_as_specified() {
         if let Some(ack) = outcome.ack {
             answers[ack.say as usize] += 1;
         }
-        ranges[event.kind as usize] += outcome.retransmissions.len();
-        timers[event.kind as usize] += usize::from(outcome.timer.is_some());
+        ranges[event.kind as usize] += outcome.retransmissions.len() as u64;
+        timers[event.kind as usize] += u64::from(outcome.timer.is_some());
         let after = pair.context;
         bench.pass(Job { event, before, after, outcome, lane: None, free: 0, units: 0 });
         last = qp;
     }
     bench.finish();
-    let least = (count / 2_000) as usize;
+    GbnSeen { answers, ranges, timers }
+}
+
+/// R-R18: the go-back-N of the comparison, over events of the same kinds: answers, retransmissions, contexts and timers
+/// are those specified.
+#[test]
+fn r17_go_back_n_processes_events_of_many_queue_pairs_as_specified() {
+    let Some(verilated) = verilated() else { return };
+    let count = events() / 5;
+    let GbnSeen { answers, ranges, timers } =
+        check_gbn(verilated.start("fasr_gbn", 4).expect("the model starts"), count);
+    let least = count / 2_000;
     println!("acknowledgements {answers:?}, retransmissions {ranges:?}, timers {timers:?}, by kind");
-    let has = |counts: &[usize], kinds: &[Kind]| kinds.iter().all(|kind| counts[*kind as usize] > least);
+    let has = |counts: &[u64], kinds: &[Kind]| kinds.iter().all(|kind| counts[*kind as usize] > least);
     assert!(answers[Say::Ack as usize] > least && answers[Say::Nak as usize] > least, "{answers:?}");
     assert!(has(&ranges, &[Kind::Nak, Kind::Timeout]), "{ranges:?}");
     assert!(has(&timers, &[Kind::Ack, Kind::Nak, Kind::Timeout, Kind::Extend, Kind::Arm]), "{timers:?}");

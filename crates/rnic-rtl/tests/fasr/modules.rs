@@ -61,6 +61,12 @@ pub fn tx() -> Circuit {
     Circuit::written("fasr_tx", FOLDERS, Timing::Combinational, &inputs, &outputs)
 }
 
+pub fn place() -> Circuit {
+    let inputs = [("lane_i", LANE), ("hole_i", 24), ("psn_i", 24)];
+    let outputs = [("needed_o", 7), ("bit_o", 10), ("first_o", 10), ("first_base_o", 24), ("run_o", 10)];
+    Circuit::written("fasr_place", FOLDERS, Timing::Combinational, &inputs, &outputs)
+}
+
 pub fn pool1() -> Circuit {
     let inputs = [
         ("read_i", 5),

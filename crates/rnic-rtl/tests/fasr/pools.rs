@@ -1,17 +1,17 @@
 //! The two levels of the pool, cycle by cycle.
 
 use rnic_rtl::spec::fasr::{BLOCKS, Lane, Pack, Pool1, Pool2, UNITS, Unit};
+use rnic_rtl::verilated::Model;
 
 use super::{Differences, events, verilated};
 
-#[test]
-fn r9_units_are_taken_and_released_as_specified() {
-    let Some(verilated) = verilated() else { return };
-    let mut differences = Differences::new(verilated.start("fasr_pool1", 3).expect("the model starts"), 13);
+/// Checks units in so many cycles; returns how many are in use at most, and in how many cycles none is free.
+pub fn check_units(model: Model, cycles: u64) -> (usize, u64) {
+    let mut differences = Differences::new(model, 13);
     let mut random = differences.stream("units");
     let mut pool = Pool1::new(UNITS);
     let (mut taken_max, mut full) = (0, 0);
-    for cycle in 0..events() {
+    for cycle in 0..cycles {
         // Phases in which the pool fills, and in which it empties.
         let fills = cycle / 64 % 2 == 0;
         let before = pool.clone();
@@ -49,6 +49,13 @@ fn r9_units_are_taken_and_released_as_specified() {
         differences.push(inputs.concat(), outputs, || format!("{taken:?} {released:?} {written:?}"));
     }
     differences.finish();
+    (taken_max, full)
+}
+
+#[test]
+fn r9_units_are_taken_and_released_as_specified() {
+    let Some(verilated) = verilated() else { return };
+    let (taken_max, full) = check_units(verilated.start("fasr_pool1", 3).expect("the model starts"), events());
     assert!(taken_max == UNITS && full > events() / 100, "{taken_max} {full}");
 }
 
@@ -62,17 +69,15 @@ fn read_unit(pool: &Pool1, used: &[u8], at: u8) -> Pack {
     )
 }
 
-/// four lists grow at their tails and shrink at their heads, in the same cycle too; the map of blocks in
-/// use, the next free one and the contents are those of the specification.
-#[test]
-fn r10_r11_blocks_are_linked_and_released_as_specified() {
-    let Some(verilated) = verilated() else { return };
-    let mut differences = Differences::new(verilated.start("fasr_pool2", 3).expect("the model starts"), 14);
+/// Checks four lists of blocks in so many cycles; returns in how many a block is taken and one released, and in how
+/// many none is free.
+pub fn check_blocks(model: Model, cycles: u64) -> (u64, u64) {
+    let mut differences = Differences::new(model, 14);
     let mut random = differences.stream("blocks");
     let mut pool = Pool2::new(BLOCKS);
     let mut lists = [const { Vec::<u8>::new() }; 4];
     let (mut both, mut full) = (0, 0);
-    for cycle in 0..events() {
+    for cycle in 0..cycles {
         let fills = cycle / 256 % 2 == 0;
         let before = pool.clone();
         let grows = random.below(4) as usize;
@@ -122,5 +127,14 @@ fn r10_r11_blocks_are_linked_and_released_as_specified() {
         differences.push(inputs, outputs, || format!("takes {takes} releases {releases} sets {sets} at {read}"));
     }
     differences.finish();
+    (both, full)
+}
+
+/// four lists grow at their tails and shrink at their heads, in the same cycle too; the map of blocks in
+/// use, the next free one and the contents are those of the specification.
+#[test]
+fn r10_r11_blocks_are_linked_and_released_as_specified() {
+    let Some(verilated) = verilated() else { return };
+    let (both, full) = check_blocks(verilated.start("fasr_pool2", 3).expect("the model starts"), events());
     assert!(both > events() / 50 && full > events() / 200, "{both} {full}");
 }

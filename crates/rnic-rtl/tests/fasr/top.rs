@@ -15,7 +15,10 @@ use super::{events, verilated};
 const RTO: u32 = 400;
 const EXTENSION: u32 = 800;
 
-const SAYS: [Say; 6] = [Say::Ack, Say::Sack, Say::Aack, Say::Fnack, Say::Nak, Say::Nothing];
+/// Cycles of a unit of time.
+const TICK: u64 = 16;
+
+pub const SAYS: [Say; 6] = [Say::Ack, Say::Sack, Say::Aack, Say::Fnack, Say::Nak, Say::Nothing];
 
 /// The decisions of an SR module.
 type Step = Box<dyn FnMut(&Event, &mut Context, u32, Timer, Clock) -> Outcome>;
@@ -67,6 +70,9 @@ fn lost(bits: u64) -> Lost {
     Lost { count: (bits & 7) as u8, overflow: bits & 8 != 0 }
 }
 
+/// An event that a packet causes: cycle of its acceptance, queue pair, kind and cumulative number.
+type Due = (u64, u16, Kind, u32);
+
 /// The circuit, its specification and the network.
 struct World {
     model: Model,
@@ -78,6 +84,13 @@ struct World {
     data: VecDeque<Received>,
     acks: VecDeque<Received>,
     requests: VecDeque<(u16, u32)>,
+    /// Queue pairs that exist.
+    exists: Vec<bool>,
+    /// Events of packets that were accepted, of data and of others, whose queue pairs exist.
+    due_data: VecDeque<Due>,
+    due_acks: VecDeque<Due>,
+    /// The path of the last event of a packet, true for data, and its cycle.
+    last: Option<(bool, u64)>,
     owed_acks: VecDeque<Ack>,
     owed_retransmissions: VecDeque<(u16, u32)>,
     /// Packets sent for the event that is being processed: an event is known when its last cycle ends.
@@ -85,7 +98,11 @@ struct World {
     sent_retransmissions: VecDeque<(u16, u32)>,
     /// Queue pairs whose packets in flight exceed the cap unless the next event advances UNACK.
     over_cap: Vec<u16>,
+    /// Time between a deadline and its timeout, at most.
+    latest: u32,
     cycle: u64,
+    /// Cycles in which all packets have to arrive.
+    limit: u64,
     delay: u64,
     losses: u64,
     /// Classes of packets are held at random.
@@ -117,12 +134,18 @@ impl World {
             data: VecDeque::new(),
             acks: VecDeque::new(),
             requests: VecDeque::new(),
+            exists: vec![false; qps],
+            due_data: VecDeque::new(),
+            due_acks: VecDeque::new(),
+            last: None,
             owed_acks: VecDeque::new(),
             owed_retransmissions: VecDeque::new(),
             sent_acks: VecDeque::new(),
             sent_retransmissions: VecDeque::new(),
             over_cap: Vec::new(),
+            latest: 0,
             cycle: 0,
+            limit: LIMIT,
             delay: 2_000,
             losses: 0,
             holds: true,
@@ -135,6 +158,7 @@ impl World {
     /// One cycle; with a command or a work request, returns whether it was accepted.
     fn cycle(&mut self, command: Option<(u16, bool)>, hold: u64) -> bool {
         self.cycle += 1;
+        assert!(self.cycle < self.limit, "not all packets arrive: {:?}", self.kinds);
         while let Some(entry) = self.wire.first_entry().filter(|entry| *entry.key() <= self.cycle) {
             for packet in entry.remove() {
                 if packet.kind == Kind::Data { &mut self.data } else { &mut self.acks }.push_back(packet);
@@ -165,12 +189,25 @@ impl World {
         ]
         .concat();
         let words = self.model.run(&record).expect("no assertion of the circuit fails");
+        let exists = |packet: &Received| self.exists[usize::from(packet.qp)];
         if words[1] == 1 {
-            self.data.pop_front();
+            let accepted = self.data.pop_front().filter(exists);
+            self.due_data.extend(accepted.map(|packet| (self.cycle, packet.qp, Kind::Data, packet.cumulative)));
         }
         if words[2] == 1 {
-            self.acks.pop_front();
+            // Of a packet from outside, all other kinds are acknowledgements.
+            let is_own = |kind| (Kind::Ack as u8..=Kind::Nak as u8).contains(&(kind as u8));
+            let accepted = self.acks.pop_front().filter(exists);
+            let kind = |packet: &Received| if is_own(packet.kind) { packet.kind } else { Kind::Ack };
+            self.due_acks.extend(accepted.map(|packet| (self.cycle, packet.qp, kind(&packet), packet.cumulative)));
         }
+        if let Some((qp, creates)) = command.filter(|_| words[0] == 1) {
+            self.exists[usize::from(qp)] = creates;
+            if !creates {
+                self.due_acks.push_back((self.cycle, qp, Kind::Release, 0));
+            }
+        }
+        assert_eq!(words[13], ((self.cycle - 1) / TICK) & 0xff_ffff, "the time in cycle {}", self.cycle);
         if words[3] == 1 && request.is_some() {
             self.requests.pop_front();
         }
@@ -199,8 +236,12 @@ impl World {
             deadline: words[12] as u32 & 0xff_ffff,
         };
         let (next, clock) = (words[11] as u32, Clock { now: words[13] as u32, rto: RTO, extension: EXTENSION });
+        self.check_order(&event);
         let qp = &mut self.qps[usize::from(event.qp)];
         assert!(distance(next, qp.next) <= 100, "{event:?}: {next} is not the next packet {}", qp.next);
+        if event.kind == Kind::Timeout && timer.is_due(clock.now) && self.owed_retransmissions.len() < 40 {
+            self.latest = self.latest.max(distance(timer.deadline, clock.now));
+        }
         let outcome = (self.step)(&event, &mut qp.context, next, timer, clock);
         for at in self.over_cap.drain(..) {
             let Qp { context, next, .. } = self.qps[usize::from(at)];
@@ -211,6 +252,30 @@ impl World {
         self.owed_retransmissions.extend(packets);
         self.events += 1;
         self.kinds[event.kind as usize] += 1;
+    }
+
+    /// Checks that each packet that was accepted is one event, that those of a path are in order, and that the paths
+    /// take turns while both wait and there is space for answers.
+    fn check_order(&mut self, event: &Event) {
+        let is_data = event.kind == Kind::Data;
+        let due = match event.kind {
+            Kind::Timeout | Kind::Extend | Kind::Arm => return,
+            Kind::Data => self.due_data.pop_front(),
+            _ => self.due_acks.pop_front(),
+        };
+        let (_, qp, kind, cumulative) = due.unwrap_or_else(|| panic!("{event:?} has no packet"));
+        let cumulative = if kind == Kind::Release { event.cumulative } else { cumulative };
+        assert_eq!((event.qp, event.kind, event.cumulative), (qp, kind, cumulative), "cycle {}", self.cycle);
+        // A packet of the other path that was accepted this long before the last event was in its queue then.
+        const CHECKED: u64 = 12;
+        let other = if is_data { &self.due_acks } else { &self.due_data };
+        let has_space = if is_data { self.owed_retransmissions.len() < 40 } else { self.owed_acks.len() < 8 };
+        if let (Some((accepted, ..)), Some((true, ended))) =
+            (other.front(), self.last.map(|(of, at)| (of == is_data, at)))
+        {
+            assert!(!has_space || accepted + CHECKED > ended, "cycle {}: {event:?} has no turn", self.cycle);
+        }
+        self.last = Some((is_data, self.cycle));
     }
 
     /// Compares what was sent with what the events cause.
@@ -275,23 +340,35 @@ impl World {
         }
     }
 
-    /// Runs until all packets are acknowledged.
-    fn run(&mut self) {
+    /// Creates the queue pairs.
+    fn create(&mut self) {
         while !self.cycle(Some((0, true)), 0) {}
         for qp in 1..self.qps.len() as u16 {
             while !self.cycle(Some((qp, true)), 0) {}
         }
+    }
+
+    /// Runs until all packets are acknowledged.
+    fn run(&mut self) {
+        self.create();
+        self.request();
+        self.finish();
+    }
+
+    /// Has each queue pair send all its packets.
+    fn request(&mut self) {
         for qp in 0..self.qps.len() as u16 {
-            // In pieces, so that requests of many queue pairs wait.
             let total = self.qps[usize::from(qp)].total;
             self.requests.push_back((qp, total));
         }
+    }
+
+    /// Runs until all packets that are requested are acknowledged.
+    fn finish(&mut self) {
         let is_done = |qp: &Qp| distance(qp.first, qp.context.una) == qp.total;
-        let limit = self.cycle + 40_000_000;
         while !self.qps.iter().all(is_done) {
             let hold = if self.holds && self.random.below(4) == 0 { self.random.below(16) } else { 0 };
             self.cycle(None, hold);
-            assert!(self.cycle < limit, "{:?}", self.kinds);
         }
         for qp in &self.qps {
             assert_eq!(distance(qp.first, qp.next), qp.total);
@@ -330,15 +407,33 @@ impl World {
         self.acks.push_back(packet(1, Kind::Ack, una));
         self.settle();
         assert_eq!(self.kinds, expected, "no queue pair receives a packet");
+        assert!(self.due_data.is_empty() && self.due_acks.is_empty(), "packets without an event");
     }
 }
 
-/// seven modules around the memory of contexts. Every event that SR processes, every acknowledgement, every
-/// retransmission and every new packet is the specified one, while queue pairs lose one packet in a hundred and the
-/// pool is exhausted; and all packets arrive. At the end, the queue pairs are destroyed.
-#[test]
-fn r17_r19_the_transport_layer_sends_as_specified() {
-    let Some(verilated) = verilated() else { return };
+/// The transport layer after its packets have arrived.
+pub struct Layer {
+    events: u64,
+    sent: [u64; 4],
+    kinds: [u64; 10],
+    /// Events while no unit is free.
+    full: u64,
+}
+
+impl Layer {
+    fn of(mut world: World, full: &Cell<u64>) -> Self {
+        world.run();
+        world.end();
+        let World { events, cycle, sent, kinds, latest, .. } = world;
+        println!("{events} events in {cycle} cycles, sent {sent:?}, kinds {kinds:?}, late {latest}");
+        // All queue pairs are visited in 1,024 cycles, and an event waits for few others.
+        assert!(u64::from(latest) <= 1_024 / TICK + 2, "a timeout is {latest} units of time late");
+        Self { events, sent, kinds, full: full.get() }
+    }
+}
+
+/// Checks the transport layer: 64 queue pairs send so many packets each, at most in so many cycles.
+pub fn check_layer(model: Model, packets: u32, limit: u64) -> Layer {
     let mut sr = Sr::default();
     let full = Rc::new(Cell::new(0));
     let seen = Rc::clone(&full);
@@ -346,32 +441,94 @@ fn r17_r19_the_transport_layer_sends_as_specified() {
         seen.set(seen.get() + u64::from(sr.units_taken() == (1 << 20) - 1));
         sr.step(event, context, next, timer, clock)
     });
+    let mut world = World::new(model, step, 31, 64, packets);
+    (world.losses, world.limit) = (100, limit);
+    Layer::of(world, &full)
+}
+
+/// Does the same for 16 queue pairs with go-back-N.
+pub fn check_gbn_layer(model: Model, packets: u32, limit: u64) -> Layer {
+    let mut world = World::new(model, Box::new(gbn::step), 32, 16, packets);
+    (world.losses, world.limit) = (20, limit);
+    Layer::of(world, &Cell::new(0))
+}
+
+/// Checks that an event waits while the queue of its answer may be full, which has 16 entries for acknowledgements and
+/// 128 for retransmissions, and that the first turn is that of acknowledgements. `start` starts the model.
+pub fn check_waits(start: impl Fn() -> Model) {
+    let world = |total| {
+        let mut sr = Sr::default();
+        let step: Step = Box::new(move |event, context, next, timer, now| sr.step(event, context, next, timer, now));
+        let mut world = World::new(start(), step, 33, 64, total);
+        world.holds = false;
+        world.create();
+        world
+    };
+    let pass = |world: &mut World, cycles: u64, hold: u64| (0..cycles).for_each(|_| _ = world.cycle(None, hold));
+
+    let mut acks = world(8);
+    acks.request();
+    pass(&mut acks, 5_000, 1);
+    // Two entries are left when an event waits, for one in SR, which has come.
+    assert_eq!(acks.kinds[Kind::Data as usize], 15, "events of packets while acknowledgements are held");
+    acks.finish();
+
+    let mut timeouts = world(1);
+    timeouts.losses = 10_000;
+    timeouts.request();
+    pass(&mut timeouts, 10_000, 4);
+    // An entry has left the queue, 75 are free when an event waits, and one was in SR.
+    assert_eq!(timeouts.kinds[Kind::Timeout as usize], 1 + 128 - 75 + 1, "timeouts while retransmissions are held");
+    timeouts.losses = 0;
+    // The walker has waited at the queue pair whose event did not fit into its own queue.
+    pass(&mut timeouts, 40, 0);
+    assert_eq!(timeouts.kinds[Kind::Timeout as usize], 64, "timeouts in the cycles after that");
+    timeouts.finish();
+
+    let mut turns = world(1);
+    let packet = |kind, psn| Received { qp: 0, kind, cumulative: psn, psn, lost: Lost::default() };
+    let Context { rcv_nxt, una, .. } = turns.qps[0].context;
+    turns.data.push_back(packet(Kind::Data, rcv_nxt));
+    turns.acks.push_back(packet(Kind::Ack, una));
+    while turns.kinds[Kind::Data as usize] == 0 {
+        turns.cycle(None, 0);
+    }
+    assert_eq!(turns.kinds[Kind::Ack as usize], 1, "the acknowledgement comes first");
+}
+
+/// no answer is lost when its queue is full.
+#[test]
+fn r17_events_wait_while_the_queues_of_their_answers_may_be_full() {
+    let Some(verilated) = verilated() else { return };
+    check_waits(|| verilated.start("fasr_top", 9).expect("the model starts"));
+}
+
+/// Cycles in which all packets have to arrive.
+const LIMIT: u64 = 40_000_000;
+
+/// seven modules around the memory of contexts. Every event that SR processes, every acknowledgement, every
+/// retransmission and every new packet is the specified one, while queue pairs lose one packet in a hundred and the
+/// pool is exhausted; and all packets arrive. At the end, the queue pairs are destroyed.
+#[test]
+fn r17_r19_the_transport_layer_sends_as_specified() {
+    let Some(verilated) = verilated() else { return };
     // In fewer, not all kinds of events occur.
     let wanted = events().max(100_000);
-    let total = (wanted / 130) as u32;
-    let mut world = World::new(verilated.start("fasr_top", 9).expect("the model starts"), step, 31, 64, total);
-    world.losses = 100;
-    world.run();
-    world.end();
-    println!("{} events in {} cycles, sent {:?}, kinds {:?}", world.events, world.cycle, world.sent, world.kinds);
-    assert!(full.get() > world.events / 1_000, "the pool is not exhausted");
-    assert!(world.events > wanted, "{}", world.events);
-    let all = world.kinds[..9].iter().enumerate().all(|(kind, count)| *count > 0 || kind == Kind::Arm as usize);
-    assert!(all, "not all kinds of events occur: {:?}", world.kinds);
+    let model = verilated.start("fasr_top", 9).expect("the model starts");
+    let Layer { events, kinds, full, .. } = check_layer(model, (wanted / 130) as u32, LIMIT);
+    assert!(full > events / 1_000, "the pool is not exhausted");
+    assert!(events > wanted, "{events}");
+    let all = kinds[..9].iter().enumerate().all(|(kind, count)| *count > 0 || kind == Kind::Arm as usize);
+    assert!(all, "not all kinds of events occur: {kinds:?}");
 }
 
 /// R-R18: the go-back-N of the comparison works in the same modules.
 #[test]
 fn r17_the_transport_layer_with_go_back_n_sends_as_specified() {
     let Some(verilated) = verilated() else { return };
-    let step: Step = Box::new(gbn::step);
-    let total = (events() / 2_000) as u32;
-    let mut world = World::new(verilated.start("fasr_gbn_top", 9).expect("the model starts"), step, 32, 16, total);
-    world.losses = 20;
-    world.run();
-    world.end();
-    println!("{} events in {} cycles, sent {:?}, kinds {:?}", world.events, world.cycle, world.sent, world.kinds);
-    assert!(world.sent[2] > 0);
+    let model = verilated.start("fasr_gbn_top", 9).expect("the model starts");
+    let Layer { sent, .. } = check_gbn_layer(model, (events() / 2_000) as u32, LIMIT);
+    assert!(sent[2] > 0);
 }
 
 /// Cycles of the SR module.
@@ -430,13 +587,10 @@ fn r24_r25_a_packet_takes_two_cycles_and_one_more_for_each_block() {
     }
 }
 
-/// with one class of packets held for 10,000 cycles, its queue fills, the others are sent at line rate: a packet
-/// in every cycle, and all that were offered.
-#[test]
-fn r18_a_held_class_delays_no_other() {
-    let Some(verilated) = verilated() else { return };
+/// Checks the rate of the Send Queue with each class held; `start` starts its model.
+pub fn check_held(start: impl Fn() -> Model) {
     for held in [None, Some(0), Some(1), Some(2), Some(3)] {
-        let mut model = verilated.start("fasr_send", 5).expect("the model starts");
+        let mut model = start();
         let mut sent = [0u64; 4];
         let mut space = [true; 3];
         let mut offered = [0u64; 4];
@@ -471,4 +625,12 @@ fn r18_a_held_class_delays_no_other() {
         }
         assert!(held.is_none_or(|held| sent[held] == 0), "{held:?} {sent:?}");
     }
+}
+
+/// with one class of packets held for 10,000 cycles, its queue fills, the others are sent at line rate: a packet
+/// in every cycle, and all that were offered.
+#[test]
+fn r18_a_held_class_delays_no_other() {
+    let Some(verilated) = verilated() else { return };
+    check_held(|| verilated.start("fasr_send", 5).expect("the model starts"));
 }

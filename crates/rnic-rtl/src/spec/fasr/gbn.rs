@@ -9,7 +9,10 @@ pub fn step(event: &Event, context: &mut Context, next: u32, timer: Timer, clock
     let started = Timer { on: true, extended: false, deadline: plus(clock.now, clock.rto) };
     let mut goes_back = false;
     match event.kind {
-        Kind::Data => outcome.ack = on_data(event, context),
+        Kind::Data => {
+            outcome.ack = on_data(event, context);
+            outcome.update_cycles = outcome.ack.map(|_| 1);
+        }
         Kind::Ack | Kind::Nak => {
             let cumulative = event.cumulative;
             if is_after(context.una, cumulative) || is_after(cumulative, next) {

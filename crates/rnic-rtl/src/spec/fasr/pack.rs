@@ -24,6 +24,14 @@ impl Pack {
         self
     }
 
+    /// Appends the fields of `other`.
+    #[must_use]
+    pub fn followed_by(mut self, other: Self) -> Self {
+        self.bits.extend(other.bits);
+        self.known.extend(other.known);
+        self
+    }
+
     fn flag(self, value: bool) -> Self {
         self.field(value.into(), 1)
     }
