@@ -23,6 +23,8 @@ CYCLE_NS = 10.0
 TOOLS = tool.versions()
 # Of the recorder's levels with those of synthesis, and with the delay.
 CORRELATION_MIN = 0.9
+# Correlations that are lower, each with its reason in docs/outside.md (T-R4).
+OUTSIDE = {"recorder_to_osu018"}
 
 
 def ranks(values):
@@ -87,8 +89,10 @@ def check(programs, known, emitted):
         print(f"{len(missing)} programs have no results: tools/rtl/depth.py --place")
     elif not found:
         shown = summary(list(known.values()))
-        low = [name for name in ("recorder_to_xcup", "recorder_to_osu018") if shown[name] < CORRELATION_MIN]
-        found += [f"{name}: a rank correlation of {shown[name]}, at least {CORRELATION_MIN} is expected" for name in low]
+        for name in ("recorder_to_xcup", "recorder_to_osu018"):
+            if (shown[name] < CORRELATION_MIN) != (name in OUTSIDE):
+                found.append(f"{name}: a rank correlation of {shown[name]}, at least {CORRELATION_MIN} is expected; "
+                             f"{'inside now' if name in OUTSIDE else 'not'} in OUTSIDE")
     return found
 
 
@@ -122,7 +126,8 @@ def summary(results):
         "xcup_to_osu018": round(correlation(xcup, ns), 3),
     }
     placed = [result for result in results if "ecp5_mhz" in result]
-    if placed:
+    # Fewer lie on no line, or on any.
+    if len(placed) > 2:
         scaled = [1000 / result["ecp5_mhz"] / ECP5_TO_XCKU15P for result in placed]
         by = {"recorder": [r["levels"] for r in placed], "xcup": [r["xcup"]["levels"] for r in placed]}
         found["placed"] = len(placed)

@@ -123,6 +123,12 @@ class Depth(unittest.TestCase):
         self.assertEqual(found, {"line": 25.0, "all_meet_below": 30, "none_meets_above": 20})
 
 
+    def test_one_placed_program_lies_on_no_line(self):
+        programs = [{"levels": levels, "state_bits": 8, "xcup": {"levels": levels}, "osu018": {"ns": levels}}
+                    for levels in (3, 4, 5)]
+        self.assertNotIn("ecp5_10_ns", depth.summary([{**programs[0], "ecp5_mhz": 400}, *programs[1:]]))
+
+
 class Costs(unittest.TestCase):
     """Rows T-R1, T-R2 and T-R9, of the committed report."""
 

@@ -197,7 +197,8 @@ def depth(random):
 
 {found['programs']} of 70 random functions, with {found['levels'][0]} to {found['levels'][1]} levels by the recorder's estimate,
 and {number(found['state_bytes'][0])} to {number(found['state_bytes'][1])} bytes of state, without products and quotients.
-Rank correlations; 0.9 is the least that is expected of the first row:
+Rank correlations; 0.9 is the least that is expected of the first row, and
+[T-R4](outside.md#t-r4-the-delay-of-random-programs) has the reason where it is less:
 
 """
     text += table(["", "levels for UltraScale+", "ns in osu018"], [
