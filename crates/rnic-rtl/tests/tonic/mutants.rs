@@ -16,7 +16,7 @@ use crate::bench::{Case, SHORT_TIMEOUTS, try_hostile, try_network};
 use crate::credit::{self, Check};
 use crate::nic::emit;
 use crate::{wheel, wild};
-use same::{OPEN, RATE, SAME};
+use same::{RATE, SAME};
 use traffic::{calm, check_crowd, try_grants, try_idle, try_trickle};
 
 mod same;
@@ -43,7 +43,7 @@ const PLACES: &[&str] = &[
     "lib/flow_set",
 ];
 
-const NIC: Family = Family { name: "tonic", places: PLACES, same: SAME, open: OPEN };
+const NIC: Family = Family { name: "tonic", places: PLACES, same: SAME, open: &[] };
 
 /// Modules that only credit by rates has.
 const OF_RATES: [&str; 6] = ["cr_rate", "cr_pace", "cr_oldest", "cr_growth", "cr_divide", "wheel"];
@@ -106,7 +106,9 @@ impl Testbench {
                     || try_hostile(&mut case.bench_of(start()), case, 1, 7, cycles).is_err()
             }
             Traffic::Network(case) => try_network(&mut case.bench_of(start()), case, 7, 2 * cycles).is_err(),
-            Traffic::Trickle(case) => try_trickle(&mut case.bench_of(start()), case, 7, 2 * cycles).is_err(),
+            Traffic::Trickle(case) => {
+                [8, 2].iter().any(|full| try_trickle(&mut case.bench_of(start()), case, *full, 2 * cycles).is_err())
+            }
             Traffic::Grants(case) => try_grants(&mut case.bench_of(start()), case, 7, cycles / 2).is_err(),
             Traffic::Resets(case) => (1..=RESETS).any(|seed| try_idle(&mut case.bench_of(start_of(seed)), 64).is_err()),
             Traffic::Module(check, factor) => check(&mut start(), factor * cycles).is_err(),

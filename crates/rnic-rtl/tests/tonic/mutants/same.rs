@@ -1,4 +1,4 @@
-//! Mutants of Tonic's NIC that live: those that are the same circuit, and those for which traffic is missing.
+//! Mutants of Tonic's NIC that are the same circuit.
 
 use rnic_rtl::mutants::family::Listed;
 
@@ -11,7 +11,7 @@ pub const RATE: &[&str] = &["tonic", "lib", "gen/k64", "gen/maps", "gen/dcqcn"];
 const WINDOW: &[&str] = &["tonic", "lib", "gen/k64", "gen/maps", "gen/reno"];
 const TOKEN: &[&str] = &["tonic", "lib", "gen/k64", "gen/maps", "gen/ndp"];
 
-/// All that are the same circuit.
+/// All of them.
 pub const SAME: &[Listed] = &[
     same(
         "dd_engine",
@@ -120,19 +120,4 @@ pub const SAME: &[Listed] = &[
         "a slot's bit is cleared a cycle later, in which nothing reads it, and no flow enters that slot in a period",
     ),
     same("flow_set", &["is_popped = pop_i || found_o"], "only an assertion reads it").proved(&[("flow_set", &["lib"])]),
-];
-
-/// Those that differ from the circuit in cases that the traffic does not have.
-pub const OPEN: &[Listed] = &[
-    same(
-        "cr_engine",
-        &[".has_entered_xmit_i(!has_entered_xmit"],
-        "a last segment of another length enters in the cycle in which its flow's only address leaves, or enters an \
-         empty ring while its flow has a turn, and credit suffices for one of both lengths",
-    ),
-    same(
-        "cr_rate",
-        &[".enters_i(!has_entered_xmit_i", ".enters_i(!has_entered_xmit_i"],
-        "as before, for each of both cases",
-    ),
 ];
