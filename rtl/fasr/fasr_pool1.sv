@@ -20,7 +20,7 @@ module fasr_pool1 #(
     input  fasr_pkg::unit_t    release_at_i,
     output logic [COUNT-1:0]   taken_o
 );
-  logic [fasr_pkg::UNIT_BITS-1:0] units[COUNT];
+  logic [fasr_pkg::UNIT_BITS-1:0] kept[COUNT];
   logic [COUNT-1:0] taken_q, taken_d;
 
   first_set #(.W(COUNT)) i_offer (.map_i(~taken_q), .found_o(any_free_o), .position_o(offer_o));
@@ -31,13 +31,13 @@ module fasr_pool1 #(
     if (take_i) taken_d[offer_o] = 1'b1;
   end
 
-  assign unit_o = units[read_i];
+  assign unit_o = kept[read_i];
   assign taken_o = taken_q;
 
   always_ff @(posedge clk) begin
     if (!rst_n) taken_q <= '0;
     else taken_q <= taken_d;
-    if (write_i) units[write_at_i] <= unit_i;
+    if (write_i) kept[write_at_i] <= unit_i;
   end
 
 `ifndef SYNTHESIS

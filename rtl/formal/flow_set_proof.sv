@@ -29,10 +29,10 @@ module flow_set_proof #(
 
   logic [F-1:0] watched;
   logic         is_in, is_in_d, is_twice;
-  logic [F:0]   length, all, before, before_d;
+  logic [F:0]   length, all, ahead, ahead_d;
   always_comb begin
     is_in_d = is_in;
-    before_d = before;
+    ahead_d = ahead;
     all = length;
     is_twice = 1'b0;
     for (int unsigned p = 0; p < 4; p++) begin
@@ -40,7 +40,7 @@ module flow_set_proof #(
         if (flow_i[p*F+:F] == watched) begin
           is_twice = is_twice || is_in_d;
           is_in_d = 1'b1;
-          before_d = all;
+          ahead_d = all;
         end
         all = all + 1'b1;
       end
@@ -52,8 +52,8 @@ module flow_set_proof #(
   always_ff @(posedge clk) begin
     booted <= 1'b1;
     watched <= watched;
-    is_in <= booted && is_in_d && !(pop_i && before_d == '0);
-    before <= before_d - (F + 1)'(pop_i);
+    is_in <= booted && is_in_d && !(pop_i && ahead_d == '0);
+    ahead <= ahead_d - (F + 1)'(pop_i);
     length <= booted ? (all - (F + 1)'(pop_i && all != '0)) : '0;
   end
 
@@ -68,7 +68,7 @@ module flow_set_proof #(
       distance = F'(c) - head;
       if ({1'b0, distance} < count && cells[c*F+:F] == watched) begin
         places = places + 1'b1;
-        is_wrong = is_wrong || {1'b0, distance} != before;
+        is_wrong = is_wrong || {1'b0, distance} != ahead;
       end
     end
     position = count;
@@ -76,7 +76,7 @@ module flow_set_proof #(
       if (waits[p]) begin
         if (waiting[p*F+:F] == watched) begin
           places = places + 1'b1;
-          is_wrong = is_wrong || position != before;
+          is_wrong = is_wrong || position != ahead;
         end
         position = position + 1'b1;
       end
@@ -84,7 +84,7 @@ module flow_set_proof #(
     if (booted) begin
       assert (found == (all != '0));
       // The watched flow is the next one exactly when no other is before it.
-      if (found) assert ((flow == watched) == (is_in_d && before_d == '0));
+      if (found) assert ((flow == watched) == (is_in_d && ahead_d == '0));
       assert (position == length);
       assert (count <= length);
       assert (tail == head + count[F-1:0]);
