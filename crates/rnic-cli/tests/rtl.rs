@@ -92,6 +92,22 @@ fn i22_a_plans_packets_are_shown_in_irns_modules_which_answer_as_the_engines() {
 }
 
 #[test]
+fn r17_a_plans_packets_are_shown_in_fasrs_modules_which_answer_as_the_engines() {
+    if !are_installed(&["verilator", "g++"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let out = folder.path().join("fasr.fst");
+    let (result, waves) = traced("{ name = \"fasr\", cap_packets = 64 }", &out);
+    assert_eq!((&result["circuit"], &result["transport"]), (&"fasr_connection".into(), &"fasr".into()));
+    let count = |kind: &str| result["kinds"][kind].as_u64().expect("a number");
+    // 160 packets of 4 KiB, each acknowledged, and those that were lost once more.
+    assert!(count("packets sent") > 160 && count("packets received") >= 160, "{result}");
+    assert!(count("acknowledgements") >= 160, "{result}");
+    assert!(waves.len() > 2_000 && waves[..9] == [0, 0, 0, 0, 0, 0, 0, 1, 0x49], "{} bytes", waves.len());
+}
+
+#[test]
 fn t28_a_plans_packets_are_shown_in_a_programs_circuit_which_decides_as_the_engine() {
     if !are_installed(&["verilator", "g++"]) {
         return;
@@ -117,8 +133,9 @@ fn flows_that_no_circuit_shows_are_refused_in_one_line() {
     let refused = |more: &[&str], parts: &[&str]| {
         common::finish(command(more).spawn().expect("the command starts")).assert_refused(2, parts);
     };
-    refused(&["--set", "transport={name=\"roce-gbn\"}"], &["roce-gbn", "irn, tonic-reno, tonic-new-reno"]);
+    refused(&["--set", "transport={name=\"roce-gbn\"}"], &["roce-gbn", "fasr, irn, tonic-reno, tonic-new-reno"]);
     refused(&["--set", "transport={name=\"irn\", sack_bitmap=false}"], &["sack_bitmap"]);
+    refused(&["--set", "transport={name=\"fasr\", pool_blocks=8}"], &["fasr", "pool_blocks"]);
     refused(&["--set", "workload.op=read"], &["Writes and Sends"]);
     refused(&["--flow", "1"], &["no flow 1", "the plan has 1"]);
     refused(&["--program", "reno"], &["--set 'transport={name=\"tonic-reno\"}'"]);

@@ -5,10 +5,13 @@
 //! |---|---|---|
 //! | a program (`tonic-*`, program files) | its two emitted functions around its state | a call of the program |
 //! | `irn` | `irn_connection`: the four modules around the contexts of both ends | a packet, a timeout |
+//! | `fasr` | `fasr_connection`: the SR module of each end, with pools of its own | a packet, a timeout |
 //!
-//! The circuit answers each event in a cycle, as the engine did: its outputs are compared with what the engine decided.
+//! The circuit answers each event, in one cycle or some, as the engine did: its outputs are compared with what the
+//! engine decided.
 //! The time of the waves is that of the simulation.
 
+mod fasr;
 mod irn;
 mod program;
 mod save;
@@ -44,10 +47,32 @@ const BATCH: usize = 4_096;
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Event {
     at: Time,
+    /// Further cycles, without inputs, after which the outputs are determined.
+    cycles: usize,
     /// Words of the inputs, without the time, which is the first one.
     inputs: Vec<u64>,
     /// Words of the outputs that are determined, and their values.
     outputs: Vec<(usize, u64)>,
+}
+
+impl Event {
+    /// Returns an event of a circuit with these names of inputs and of outputs. Inputs without a value are zero, and
+    /// other outputs than the expected ones are not determined.
+    fn of(
+        at: Time,
+        cycles: usize,
+        [inputs, outputs]: [&[&str]; 2],
+        values: &[(&str, u64)],
+        expected: &[(&str, u64)],
+    ) -> Self {
+        let place = |names: &[&str], name: &str| {
+            names.iter().position(|known| *known == name).expect("the port is in the list of the recording")
+        };
+        let mut words = vec![0; inputs.len()];
+        values.iter().for_each(|(name, value)| words[place(inputs, name)] = *value);
+        let outputs = expected.iter().map(|(name, value)| (place(outputs, name), *value)).collect();
+        Self { at, cycles, inputs: words, outputs }
+    }
 }
 
 /// Events of a kind.
@@ -61,8 +86,9 @@ pub struct Count {
 
 /// A recording of a connection.
 trait Recorded: Debug + Send {
-    /// Records a call of the engine at one end, 0 for the sender, whose queue pair is `qpn`.
-    fn note(&mut self, now: Time, end: usize, qpn: Qpn, call: &DriverCall<'_>);
+    /// Records a call of `engine` at one end, 0 for the sender, whose queue pair is `qpn`; `engine` has the state after
+    /// it.
+    fn note(&mut self, engine: &Engine, now: Time, end: usize, qpn: Qpn, call: &DriverCall<'_>);
 
     /// Returns the number of recorded events.
     fn len(&self) -> usize;
@@ -94,12 +120,14 @@ impl Recorder {
             (Box::new(recording), Some(Arc::new(transport)))
         } else if profile.protocol == Protocol::Irn && recovery.name == "irn" {
             (irn::recording(profile)?, None)
+        } else if profile.protocol == Protocol::Fasr && recovery.name == "fasr" {
+            (Box::new(fasr::Recording::new(profile)?), None)
         } else {
             let programs: Vec<&str> = rnic_transports::programs::policies().iter().map(|policy| policy.name).collect();
             let programs = programs.join(", ");
             let name = profile.name;
             return Err(format!(
-                "transport `{name}` has no circuit to show packets in; these have one: irn, {programs}"
+                "transport `{name}` has no circuit to show packets in; these have one: fasr, irn, {programs}"
             ));
         };
         Ok(Self { recording: Arc::new(Mutex::new(recording)), transport })
@@ -147,10 +175,10 @@ struct End {
 }
 
 impl Observer for End {
-    fn note(&mut self, _: &Engine, now: Time, call: &DriverCall<'_>) {
+    fn note(&mut self, engine: &Engine, now: Time, call: &DriverCall<'_>) {
         let mut recording = self.recorder.lock();
         if recording.len() < EVENTS_MAX {
-            recording.note(now, self.end, self.qpn, call);
+            recording.note(engine, now, self.end, self.qpn, call);
         }
     }
 }
@@ -225,10 +253,15 @@ impl Stimulus {
         for (first, batch) in (0..).step_by(BATCH).zip(self.events.chunks(BATCH)) {
             let (mut records, mut positions) = (Vec::new(), Vec::new());
             for (number, event) in (first..).zip(batch) {
-                let now = times[number];
-                positions.push(records.len() / words);
+                let mut now = times[number];
                 records.push(now);
                 records.extend(&event.inputs);
+                for _ in 0..event.cycles {
+                    now += CYCLE_PS;
+                    records.push(now);
+                    records.extend(core::iter::repeat_n(0, words - 1));
+                }
+                positions.push(records.len() / words - 1);
                 if times.get(number + 1).is_none_or(|next| *next > now + PULSE_PS + CYCLE_PS) {
                     records.push(now + PULSE_PS);
                     records.extend(core::iter::repeat_n(0, words - 1));
@@ -246,7 +279,7 @@ impl Stimulus {
         let mut free = CYCLE_PS;
         let time = |event: &Event| {
             let now = event.at.as_ps().max(free);
-            free = now + 2 * CYCLE_PS;
+            free = now + (2 + event.cycles as u64) * CYCLE_PS;
             now
         };
         self.events.iter().map(time).collect()

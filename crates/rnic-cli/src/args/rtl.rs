@@ -24,15 +24,16 @@ Circuits need the source tree of OpenRNIC, Verilator, g++ and zlib: `scripts/set
 const TRACE_EXAMPLES: &str = "\
 The plan is simulated, and one of its flows is shown in the circuit of its transport: what the engines at both ends \
 receive (packets, acknowledgements, timeouts) is replayed in the circuit at the same times, and what the circuit \
-answers is compared with what the engines did. Transports with such a circuit: irn (rtl/irn) and programs (tonic-*, \
-or program files); a program's circuit is the emitted one. The first flow with a loss is shown, unless --flow names \
-another. Beside the waves, a save file for gtkwave (.gtkw) has the signals that show most.
+answers is compared with what the engines did. Transports with such a circuit: irn (rtl/irn), fasr (rtl/fasr) and \
+programs (tonic-*, or program files); a program's circuit is the emitted one. The first flow with a loss is shown, \
+unless --flow names another. Beside the waves, a save file for gtkwave (.gtkw) has the signals that show most.
 
 A file of a network of cycles, such as rtl/plans/new-reno.toml, is simulated with Tonic's whole NIC (rtl/tonic) as \
 its first sender.
 
 Examples:
   rnic rtl trace --plan point-to-point-loss --out irn.fst
+  rnic rtl trace --plan point-to-point-loss --set 'transport={name=\"fasr\"}' --out fasr.fst
   rnic rtl trace --plan point-to-point-loss --set 'transport={name=\"tonic-new-reno\"}' --out new-reno.fst
   rnic rtl trace --plan incast --set workload.repeats=3 --flow 7 --seed 2 --out incast.fst
   rnic rtl trace --plan rtl/plans/new-reno.toml --out nic.fst

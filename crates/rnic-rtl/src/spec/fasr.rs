@@ -12,6 +12,7 @@
 //! * retransmissions are ranges, or the zeros of a block, in the order of the events. A packet that is requested twice
 //!   is sent twice, as there is no bitmap of requested packets.
 
+mod endpoint;
 pub mod gbn;
 mod pack;
 mod place;
@@ -20,6 +21,7 @@ pub mod rx;
 pub mod sr;
 pub mod tx;
 
+pub use endpoint::Endpoint;
 pub use pack::Pack;
 pub use place::{Place, place};
 pub use pool::{Pool1, Pool2};

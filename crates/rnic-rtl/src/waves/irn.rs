@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use rnic_base::{Duration, Time};
-use rnic_engine::{Arrival, Departure, DriverCall, Transmit};
+use rnic_engine::{Arrival, Departure, DriverCall, Engine, Transmit};
 use rnic_policy::Profile;
 use rnic_wire::Qpn;
 
@@ -161,10 +161,7 @@ impl<const W: u32> Recording<W> {
 
     /// Records an event with these inputs and outputs; the others are zero or not compared.
     fn add(&mut self, at: Time, inputs: &[(&str, u64)], outputs: &[(&str, u64)]) {
-        let mut words = vec![0; INPUTS.len()];
-        inputs.iter().for_each(|(name, value)| words[place(&INPUTS, name)] = *value);
-        let outputs = outputs.iter().map(|(name, value)| (place(&OUTPUTS, name), *value)).collect();
-        self.events.push(Event { at, inputs: words, outputs });
+        self.events.push(Event::of(at, 0, [&INPUTS, &OUTPUTS], inputs, outputs));
     }
 
     fn differs(&mut self, at: Time, text: &str) {
@@ -317,7 +314,7 @@ impl<const W: u32> Recording<W> {
 }
 
 impl<const W: u32> Recorded for Recording<W> {
-    fn note(&mut self, now: Time, end: usize, qpn: Qpn, call: &DriverCall<'_>) {
+    fn note(&mut self, _: &Engine, now: Time, end: usize, qpn: Qpn, call: &DriverCall<'_>) {
         if self.difference.is_none() {
             if end == 0 { self.at_sender(now, qpn, call) } else { self.at_receiver(now, qpn, call) }
         }
@@ -352,8 +349,4 @@ impl<const W: u32> Recorded for Recording<W> {
             signals: SIGNALS.iter().map(|name| (*name).to_owned()).collect(),
         })
     }
-}
-
-fn place(names: &[&str], name: &str) -> usize {
-    names.iter().position(|known| *known == name).expect("the port is in the list")
 }

@@ -4,7 +4,7 @@ use core::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rnic_base::Time;
-use rnic_engine::{Arrival, Departure, DriverCall, Transport};
+use rnic_engine::{Arrival, Departure, DriverCall, Engine, Transport};
 use rnic_policy::{Profile, ProgramPolicy, RecoveryPolicy};
 use rnic_program::loaded::{Words, input_words, output_words};
 use rnic_program::value::MAP_WORDS;
@@ -196,7 +196,7 @@ impl Recording {
                     let mut inputs = self.blank();
                     inputs[START] = 1;
                     inputs[configuration + parameters..].copy_from_slice(settings);
-                    self.events.push(Event { at: now, inputs, outputs: Vec::new() });
+                    self.events.push(Event { at: now, cycles: 0, inputs, outputs: Vec::new() });
                 }
                 Some(last) if *last != settings => {
                     let text =
@@ -212,7 +212,7 @@ impl Recording {
             inputs[at..at + event].copy_from_slice(&call.before[..event]);
             inputs[configuration..configuration + parameters].copy_from_slice(&call.before[event..event + parameters]);
             let outputs = call.after.iter().copied().enumerate().collect();
-            self.events.push(Event { at: now, inputs, outputs });
+            self.events.push(Event { at: now, cycles: 0, inputs, outputs });
             self.counts[if call.is_incoming { 2 } else { 3 }] += 1;
             let after = Actions::read_words(&call.after[fields..]);
             let mut last = call.after[..fields].to_vec();
@@ -225,12 +225,12 @@ impl Recording {
         self.counts[kind] += 1;
         let mut inputs = self.blank();
         inputs[at..at + words.len()].copy_from_slice(words);
-        self.events.push(Event { at: now, inputs, outputs: Vec::new() });
+        self.events.push(Event { at: now, cycles: 0, inputs, outputs: Vec::new() });
     }
 }
 
 impl Recorded for Recording {
-    fn note(&mut self, now: Time, end: usize, qpn: Qpn, call: &DriverCall<'_>) {
+    fn note(&mut self, _: &Engine, now: Time, end: usize, qpn: Qpn, call: &DriverCall<'_>) {
         if end != 0 || self.difference.is_some() {
             return;
         }

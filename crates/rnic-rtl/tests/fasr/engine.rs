@@ -1,13 +1,15 @@
 //! Two engines that exchange Writes over a network that loses packets: every packet that they send is the one that the
 //! specification sends, and the circuit processes the same events.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use rnic_base::{Duration, Psn, RandomStream, RandomStreams, Time};
-use rnic_engine::{RxMeta, SendFlags, SendOp, SendRequest, Transmit, TransmitKind};
+use rnic_engine::{RxMeta, SendFlags, SendOp, SendRequest, Transmit, Transport, observe};
 use rnic_rtl::spec::fasr::sr::Sr;
-use rnic_rtl::spec::fasr::{CAP, Context, Event, Kind, Lost, Say, Timer, distance, plus};
-use rnic_wire::{Headers, LossCause, Packet, Qpn, Syndrome};
+use rnic_rtl::spec::fasr::{CAP, Endpoint, Event, Kind};
+use rnic_rtl::tools::are_installed;
+use rnic_rtl::waves::Recorder;
+use rnic_wire::{Packet, Qpn};
 
 use super::bench::{Bench, Job, Pair as Record};
 use super::common::{DELAY, Pair, Setup, Side};
@@ -28,108 +30,37 @@ struct Model {
     timeouts: u64,
 }
 
-/// A queue pair of the specification.
+/// A queue pair of the specification, and the number of its engine's timeouts.
 struct Qp {
-    index: u16,
-    context: Context,
-    next: u32,
-    /// Packets that are to be retransmitted.
-    marked: BTreeSet<u32>,
-    /// The acknowledgement that the last packet caused.
-    owed: Option<rnic_rtl::spec::fasr::Ack>,
+    endpoint: Endpoint,
     timeouts: u32,
 }
 
 impl Model {
-    /// Processes an event; the packets that it requests are marked.
-    fn step(&mut self, qpn: Qpn, kind: Kind, cumulative: u32, psn: u32, lost: Lost) {
-        let qp = self.qps.get_mut(&qpn).expect("the queue pair exists");
-        let event = Event { qp: qp.index, kind, cumulative, psn, lost };
-        // Timeouts are decided by the engine's clock.
-        let timer = Timer { on: true, extended: true, deadline: 0 };
-        let clock = Default::default();
-        let before = Record { context: qp.context, next: qp.next, timer };
+    /// Processes an event of a queue pair, in the circuit too.
+    fn step(&mut self, qpn: Qpn, event_of: impl FnOnce(&Endpoint) -> Event) {
+        let endpoint = &mut self.qps.get_mut(&qpn).expect("the queue pair exists").endpoint;
+        let event = event_of(endpoint);
+        let before = Record { context: *endpoint.context(), next: endpoint.next(), timer: Endpoint::timer() };
         let (free, units) = (self.sr.free_blocks(), self.sr.units_taken());
-        let outcome = self.sr.step(&event, &mut qp.context, qp.next, timer, clock);
-        let una = qp.context.una;
-        qp.marked.retain(|marked| distance(una, *marked) < 1 << 23);
-        let is_sack = kind == Kind::Sack && cumulative == una && distance(una, psn) < distance(una, qp.next);
-        if is_sack {
-            qp.marked.remove(&psn);
-        }
-        qp.marked.extend(outcome.retransmissions.iter().flat_map(|sent| sent.packets()));
-        assert!(qp.owed.is_none(), "an acknowledgement was not sent");
-        qp.owed = outcome.ack;
+        assert!(endpoint.owed().is_empty(), "an acknowledgement was not sent");
+        let outcome = endpoint.step(&mut self.sr, &event);
         self.events += 1;
         if let Some(bench) = &mut self.bench {
-            let lane = Some(self.sr.lane(&qp.context, kind == Kind::Data));
-            bench.pass(Job { event, before, after: qp.context, outcome, lane, free, units });
+            let after = *endpoint.context();
+            let lane = Some(self.sr.lane(&after, event.kind == Kind::Data));
+            bench.pass(Job { event, before, after, outcome, lane, free, units });
         }
     }
 
     fn receive(&mut self, packet: &Packet) {
-        let (qpn, psn) = (packet.dest_qpn, packet.psn.value());
-        match packet.headers {
-            Headers::Write { .. } => self.step(qpn, Kind::Data, psn, 0, Lost::default()),
-            Headers::Ack { aeth, .. } if matches!(aeth.syndrome, Syndrome::Ack { .. }) => {
-                self.step(qpn, Kind::Ack, plus(psn, 1), 0, Lost::default());
-            }
-            Headers::Ack { .. } => self.step(qpn, Kind::Nak, psn, 0, Lost::default()),
-            Headers::LossAck { report, .. } => {
-                let lost = Lost { count: report.lost, overflow: report.overflow };
-                let (kind, cumulative) = match report.cause {
-                    LossCause::OutOfOrder => (Kind::Sack, psn),
-                    LossCause::Repaired => (Kind::Aack, plus(psn, 1)),
-                    LossCause::Misplaced => (Kind::Fnack, psn),
-                };
-                self.step(qpn, kind, cumulative, report.psn.value(), lost);
-            }
-            ref other => panic!("{other:?} is not part of this test"),
-        }
+        self.step(packet.dest_qpn, |endpoint| endpoint.event_of(packet).expect("no other packets are sent"));
     }
 
     /// Compares a packet that the engine sends.
     fn sent(&mut self, sent: &Transmit) {
-        let name = self.name;
         let qp = self.qps.get_mut(&sent.from).expect("the queue pair exists");
-        let psn = sent.packet.psn.value();
-        let state = |qp: &Qp| format!("{name} {:?} marked {:?} next {}", qp.context, qp.marked, qp.next);
-        match sent.kind {
-            TransmitKind::Request => {
-                assert!(qp.marked.is_empty(), "{psn} is sent before {}", state(qp));
-                assert_eq!(psn, qp.next, "{}", state(qp));
-                qp.next = plus(qp.next, 1);
-                assert!(distance(qp.context.una, qp.next) <= CAP, "{}", state(qp));
-            }
-            TransmitKind::RequestRetransmission => {
-                let first = qp.marked.iter().copied().min_by_key(|marked| distance(qp.context.una, *marked));
-                assert_eq!(Some(psn), first, "{}", state(qp));
-                qp.marked.remove(&psn);
-            }
-            TransmitKind::Ack => {
-                let owed = qp.owed.take().unwrap_or_else(|| panic!("no acknowledgement: {}", state(qp)));
-                let expected = match owed.say {
-                    Say::Ack => (None, plus(owed.cumulative, 0xff_ffff)),
-                    Say::Aack => (Some(LossCause::Repaired), plus(owed.cumulative, 0xff_ffff)),
-                    Say::Sack => (Some(LossCause::OutOfOrder), owed.cumulative),
-                    Say::Fnack => (Some(LossCause::Misplaced), owed.cumulative),
-                    Say::Nak => (None, owed.cumulative),
-                    Say::Nothing => panic!("no acknowledgement: {}", state(qp)),
-                };
-                let (found, is_ack) = match sent.packet.headers {
-                    Headers::Ack { aeth, .. } => (None, matches!(aeth.syndrome, Syndrome::Ack { .. })),
-                    Headers::LossAck { report, .. } => {
-                        let lost = Lost { count: report.lost, overflow: report.overflow };
-                        assert_eq!((report.psn.value(), lost), (owed.psn, owed.lost), "{} {owed:?}", state(qp));
-                        (Some(report.cause), false)
-                    }
-                    ref other => panic!("{other:?} is not an acknowledgement"),
-                };
-                assert_eq!((found, psn), expected, "{} {owed:?}", state(qp));
-                assert!(found.is_some() || is_ack == (owed.say == Say::Ack), "{}", state(qp));
-            }
-            other => panic!("{other:?} is not part of this test"),
-        }
+        qp.endpoint.sent(sent).unwrap_or_else(|difference| panic!("{}: {difference}", self.name));
     }
 }
 
@@ -167,8 +98,8 @@ impl World {
             self.wire.insert((sent_at + DELAY + extra, self.order), (1 - at, sent));
         }
         for model in &self.models {
-            let late = model.qps.values().find(|qp| !qp.marked.is_empty());
-            assert!(late.is_none(), "{} does not send {:?}", model.name, late.map(|qp| &qp.marked));
+            let late = model.qps.values().map(|qp| qp.endpoint.marked()).find(|marked| !marked.is_empty());
+            assert!(late.is_none(), "{} does not send {late:?}", model.name);
         }
     }
 
@@ -204,7 +135,7 @@ impl World {
             let timed_out = self.timed_out(at);
             for qpn in timed_out {
                 self.models[at].timeouts += 1;
-                self.models[at].step(qpn, Kind::Timeout, 0, 0, Lost::default());
+                self.models[at].step(qpn, Endpoint::timeout);
             }
             self.drain(at);
         }
@@ -223,7 +154,7 @@ impl World {
                 found.push(*qpn);
             }
         }
-        found.sort_by_key(|qpn| self.models[at].qps[qpn].index);
+        found.sort_by_key(|qpn| self.models[at].qps[qpn].endpoint.index());
         found
     }
 
@@ -244,22 +175,15 @@ impl World {
     }
 }
 
-/// Runs `qps` connections with traffic in both directions; returns the models, with the circuits' comparison finished.
-fn exchange(
-    seed: u64,
-    qps: usize,
-    messages: u32,
-    faults: [u64; 2],
-    with_circuit: bool,
-) -> [(u64, u64, rnic_engine::PoolStats); 2] {
+/// Returns `qps` connections that send so many messages in both directions.
+fn world(seed: u64, qps: usize, messages: u32, faults: [u64; 2], with_circuit: bool) -> World {
     let setup = Setup { mtu: MTU, psn: Psn::new(FIRST), retry_count: 7, ..Setup::new("fasr", &[]) };
     let mut pair = Pair::new(&setup);
     let mut qpns = vec![(pair.left.qpn, pair.right.qpn)];
     qpns.extend((1..qps).map(|_| pair.another(&setup)));
     let models = [("left", 0), ("right", 1)].map(|(name, at)| {
         let qp = |(index, (left, right)): (usize, &(Qpn, Qpn))| {
-            let context = Context { rcv_nxt: FIRST, una: FIRST, ..Context::default() };
-            let qp = Qp { index: index as u16, context, next: FIRST, marked: BTreeSet::new(), owed: None, timeouts: 0 };
+            let qp = Qp { endpoint: Endpoint::new(index as u16, FIRST, CAP), timeouts: 0 };
             (if at == 0 { *left } else { *right }, qp)
         };
         let bench = with_circuit.then(verilated).flatten().map(|verilated| {
@@ -271,12 +195,17 @@ fn exchange(
         Model { name, sr: Sr::default(), qps, bench, events: 0, timeouts: 0 }
     });
     let random = RandomStreams::new(seed).stream("network");
-    let mut world = World { pair, models, wire: BTreeMap::new(), order: 0, random, faults, left_to_post: Vec::new() };
-    for (left, right) in qpns {
-        for (at, qpn) in [(0, left), (1, right)] {
-            world.left_to_post.push((at, qpn, messages - 1));
-            world.post(at, qpn);
-        }
+    let left_to_post = qpns.into_iter().flat_map(|(left, right)| [(0, left, messages), (1, right, messages)]).collect();
+    World { pair, models, wire: BTreeMap::new(), order: 0, random, faults, left_to_post }
+}
+
+/// Runs a world until all is done; returns events, timeouts and statistics of each side, with the circuits' comparison
+/// finished.
+fn exchange(mut world: World, seed: u64) -> [(u64, u64, rnic_engine::PoolStats); 2] {
+    for number in 0..world.left_to_post.len() {
+        world.left_to_post[number].2 -= 1;
+        let (at, qpn, _) = world.left_to_post[number];
+        world.post(at, qpn);
     }
     world.drain(0);
     world.drain(1);
@@ -298,7 +227,7 @@ fn exchange(
 #[test]
 fn r1_r6_r7_r8_r14_r15_engine_specification_and_circuit_send_equal_packets() {
     let messages = (events() / 500_000).max(1) as u32;
-    let sides = exchange(21, 24, messages, [100, 0], true);
+    let sides = exchange(world(21, 24, messages, [100, 0], true), 21);
     let events: u64 = sides.iter().map(|(events, ..)| events).sum();
     println!("{events} events, {:?} timeouts", sides.each_ref().map(|(_, timeouts, _)| timeouts));
     assert!(sides.iter().any(|(_, timeouts, _)| *timeouts > 0));
@@ -312,6 +241,29 @@ fn r1_r6_r7_r8_r14_r15_engine_specification_and_circuit_send_equal_packets() {
 #[test]
 fn r2_r3_r4_r5_r13_engine_and_specification_send_equal_packets_on_few_connections() {
     for (seed, qps, faults) in [(22, 1, [100, 0]), (23, 4, [50, 0]), (24, 4, [100, 200]), (25, 12, [1_000, 0])] {
-        exchange(seed, qps, (events() / 125_000).clamp(1, 40) as u32, faults, false);
+        exchange(world(seed, qps, (events() / 125_000).clamp(1, 40) as u32, faults, false), seed);
     }
+}
+
+/// As in `rnic rtl trace`, of a flow of a plan: the events of one connection, at both ends, in the circuit that has the
+/// contexts of both.
+#[test]
+fn r17_a_recorded_connection_is_replayed_in_one_circuit() {
+    if !are_installed(&["verilator", "g++"]) {
+        return;
+    }
+    let profile = rnic_transports::profile("fasr").expect("the transport exists");
+    let transport = Transport::new(profile).expect("the profile is valid");
+    let recorder = Recorder::new(&transport).expect("the transport has a circuit");
+    let mut world = world(26, 1, 8, [1_500, 100], false);
+    let Pair { left, right, .. } = &mut world.pair;
+    observe(&mut left.engine, Some(recorder.observer(0, left.qpn)));
+    observe(&mut right.engine, Some(recorder.observer(1, right.qpn)));
+    exchange(world, 26);
+    let stimulus = recorder.take().expect("the specification of the connection agrees too");
+    assert!(stimulus.counts.iter().all(|count| count.events > 0), "{:?}", stimulus.counts);
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let verilated = stimulus.build().expect("the circuit compiles without warnings");
+    let answered = stimulus.replay(&verilated, &folder.path().join("fasr.fst")).expect("the circuit agrees");
+    assert!(answered.events > 10_000 && answered.compared > 3 * answered.events, "{answered:?}");
 }
