@@ -1,14 +1,14 @@
 //! FaSR: packets and timeouts of one connection, in which engine and specification must do the same.
 
 use rnic_base::Time;
-use rnic_engine::{Arrival, Departure, DriverCall, Engine, TransmitKind};
+use rnic_engine::{Arrival, Departure, DriverCall, Engine, Transmit, TransmitKind};
 use rnic_policy::{PoolShape, Profile, Store};
-use rnic_wire::Qpn;
+use rnic_wire::{Packet, Qpn};
 
 use super::{Count, Event, Recorded, Stimulus};
 use crate::circuit::{Circuit, Timing};
 use crate::spec::fasr::sr::Sr;
-use crate::spec::fasr::{BLOCKS, CAP, Endpoint, Event as SrEvent, Lost, REACH, Say};
+use crate::spec::fasr::{BLOCKS, CAP, Endpoint, Event as SrEvent, Kind, Lost, REACH, Say};
 
 /// Inputs, after the time.
 const INPUTS: [&str; 12] = [
@@ -134,7 +134,7 @@ impl Recording {
     }
 
     /// An engine has sent a packet.
-    fn sent(&mut self, engine: &Engine, at: Time, end: usize, transmit: &rnic_engine::Transmit) {
+    fn sent(&mut self, engine: &Engine, at: Time, end: usize, transmit: &Transmit) {
         let psn = transmit.packet.psn.value();
         let (is_data, is_again) = match transmit.kind {
             TransmitKind::Request => (true, false),
@@ -208,10 +208,10 @@ impl Recording {
     }
 
     /// An engine has received a packet.
-    fn received(&mut self, at: Time, end: usize, packet: &rnic_wire::Packet) {
+    fn received(&mut self, at: Time, end: usize, packet: &Packet) {
         let Some(ends) = &self.ends else { return };
         let Some(event) = ends[end].endpoint.event_of(packet) else { return };
-        let is_data = event.kind == crate::spec::fasr::Kind::Data;
+        let is_data = event.kind == Kind::Data;
         match (end, is_data) {
             (0, false) => self.acknowledged(at, &event, 1),
             (1, true) => self.arrived(at, &event),
