@@ -71,12 +71,15 @@ fn verilated() -> Option<&'static Verilated> {
     BUILT.get_or_init(build).as_ref()
 }
 
+/// Outputs that are expected, port by port, and a description of their event.
+type Expected = (Vec<Pack>, Box<dyn Fn() -> String>);
+
 /// A comparison of a circuit with expected outputs.
 struct Differences {
     model: Model,
     seed: u64,
     records: Vec<u64>,
-    expected: Vec<(Vec<Pack>, String)>,
+    expected: Vec<Expected>,
     compared: u64,
 }
 
@@ -90,9 +93,9 @@ impl Differences {
     }
 
     /// Passes a record of inputs; its outputs are compared port by port. `what` describes the event.
-    fn push(&mut self, inputs: Vec<u64>, outputs: Vec<Pack>, what: impl Fn() -> String) {
+    fn push(&mut self, inputs: Vec<u64>, outputs: Vec<Pack>, what: impl Fn() -> String + 'static) {
         self.records.extend(inputs);
-        self.expected.push((outputs, what()));
+        self.expected.push((outputs, Box::new(what)));
         if self.expected.len() == BATCH {
             self.compare();
         }
@@ -107,10 +110,11 @@ impl Differences {
                 let found = answers.get(at..end).unwrap_or_default();
                 assert!(
                     output.is_equal(found),
-                    "seed {}, event {}: output {port} is {found:x?}, not {:x?}: {what}",
+                    "seed {}, event {}: output {port} is {found:x?}, not {:x?}: {}",
                     self.seed,
                     self.compared,
                     output.words(),
+                    what(),
                 );
                 at = end;
             }

@@ -100,7 +100,7 @@ pub fn check_place(model: Model, packets: u64) {
             bits(run.into(), 10),
         ];
         let inputs = ports(&[Pack::from(&lane), bits(hole.into(), 24), bits(psn.into(), 24)]);
-        differences.push(inputs, outputs, || format!("{lane:?} behind {hole}, packet {psn}"));
+        differences.push(inputs, outputs, move || format!("{lane:?} behind {hole}, packet {psn}"));
     }
     differences.finish();
 }
@@ -156,7 +156,7 @@ pub fn check_receiver(model: Model, packets: u64) -> [u64; 6] {
             bits(found.then as u64, 3),
             walk,
         ];
-        differences.push(inputs, outputs, || format!("{before:?} {lane:?} packet {psn} {can_open} {free}"));
+        differences.push(inputs, outputs, move || format!("{before:?} {lane:?} packet {psn} {can_open} {free}"));
     }
     differences.finish();
     seen
@@ -234,7 +234,8 @@ pub fn check_sender(model: Model, events: u64) -> [u64; 7] {
             optional(is_record && needed > 0, first.into(), 10),
             bits(found.then as u64, 3),
         ];
-        differences.push(inputs, outputs, || format!("{before:?} {lane:?} {event:?} next {next} {can_open} {free}"));
+        differences
+            .push(inputs, outputs, move || format!("{before:?} {lane:?} {event:?} next {next} {can_open} {free}"));
     }
     differences.finish();
     seen

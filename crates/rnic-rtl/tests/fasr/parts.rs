@@ -165,7 +165,8 @@ pub fn check_rto(model: Model, cycles: u64) {
         let head = queue.front().copied();
         let outputs = vec![number(at, 10), bit(head.is_some()), event_of(head.as_ref())];
         let inputs = [run.into(), now.into(), una.into(), plus(una, in_flight).into(), timer, ready.into()];
-        differences.push(inputs.to_vec(), outputs, || format!("{head:?}, {visited:?}, {in_flight} {deadline} {now}"));
+        differences
+            .push(inputs.to_vec(), outputs, move || format!("{head:?}, {visited:?}, {in_flight} {deadline} {now}"));
         let visits = run && queue.len() < 3;
         let is_due = on && !(1..1 << 23).contains(&distance(now, deadline));
         if let Some(qp) = visited.filter(|_| in_flight != 0 && (is_due || !on)) {
@@ -302,7 +303,7 @@ pub fn check_cc(model: Model, cycles: u64) {
         let sends = control.may_send() && go && ready;
         let returns = control.returns(go, ready).is_some();
         let accepts = !returns && control.queue.len() < 61;
-        let turn = control.turn;
+        let (turn, behind) = (control.turn, control.behind);
         let valid = control.may_send() && go;
         let starts = sends && turn.is_some_and(|turn| turn.is_empty);
         let head = control.queue.front().copied();
@@ -328,7 +329,7 @@ pub fn check_cc(model: Model, cycles: u64) {
             context.1.into(),
             ready.into(),
         ];
-        differences.push(inputs.to_vec(), outputs, || format!("cycle {cycle}: {turn:?} {:?}", control.behind));
+        differences.push(inputs.to_vec(), outputs, move || format!("cycle {cycle}: {turn:?} {behind:?}"));
         control.step(go, ready, context, (offers && accepts).then_some(wqe));
     }
     differences.finish();
@@ -424,7 +425,8 @@ pub fn check_send(model: Model, cycles: u64) {
             Pack::from(&passed).words(),
             vec![has_new.into(), new.0.into(), new.1.into()],
         ];
-        differences.push(inputs.concat(), outputs, || format!("cycle {cycle}: {class:?} of {offers:?}, {hold:#b}"));
+        differences
+            .push(inputs.concat(), outputs, move || format!("cycle {cycle}: {class:?} of {offers:?}, {hold:#b}"));
         match class {
             Some(0) => drop(acks.pop_front()),
             Some(1) => drop(requests.pop_front()),
@@ -483,7 +485,7 @@ pub fn check_update(model: Model, events: u64) {
             number(timer_at, 10),
             number(timer, TIMER),
         ];
-        differences.push(inputs, outputs, || format!("{init} {cc_next} {cc_timer} {sr} {sr_timer}"));
+        differences.push(inputs, outputs, move || format!("{init} {cc_next} {cc_timer} {sr} {sr_timer}"));
     }
     differences.finish();
 }
@@ -606,7 +608,7 @@ pub fn check_manager(model: Model, cycles: u64) {
             bit(heads[1].is_some()),
             event_of(heads[1].as_ref()),
         ];
-        differences.push(inputs, outputs, || format!("cycle {cycle}: {heads:?} {of_data:?} {of_ack:?}"));
+        differences.push(inputs, outputs, move || format!("cycle {cycle}: {heads:?} {of_data:?} {of_ack:?}"));
         data.step(data_ready);
         acks.step(ack_ready);
         let is_legal = |packet: &Packet| tags[(packet.qpn & 0x3ff) as usize] == Some(packet.qpn >> 10);

@@ -46,7 +46,7 @@ pub fn check_units(model: Model, cycles: u64) -> (usize, u64) {
             Pack::default().field_if(before.offer().is_some(), before.offer().unwrap_or(0).into(), 5),
             Pack::default().field(before.taken(), UNITS as u32),
         ];
-        differences.push(inputs.concat(), outputs, || format!("{taken:?} {released:?} {written:?}"));
+        differences.push(inputs.concat(), outputs, move || format!("{taken:?} {released:?} {written:?}"));
     }
     differences.finish();
     (taken_max, full)
@@ -124,7 +124,7 @@ pub fn check_blocks(model: Model, cycles: u64) -> (u64, u64) {
         full += u64::from(before.free() == 0);
         let listed: usize = lists.iter().map(Vec::len).sum();
         assert_eq!(listed + usize::from(pool.free()), BLOCKS, "cycle {cycle}: a block is lost or in two lists");
-        differences.push(inputs, outputs, || format!("takes {takes} releases {releases} sets {sets} at {read}"));
+        differences.push(inputs, outputs, move || format!("takes {takes} releases {releases} sets {sets} at {read}"));
     }
     differences.finish();
     (both, full)

@@ -2,11 +2,17 @@
 
 use super::{Ack, Context, Event, Lane, Lost, Retransmission, Timer, Unit};
 
-/// Bits of a packed structure: the first field is in the highest bits.
-#[derive(Clone, Default, Debug)]
+/// Words of the widest structure.
+const WORDS: usize = 4;
+
+/// Bits of a packed structure, at most 256: the first field is in the highest bits.
+#[derive(Clone, Copy, Default, Debug)]
 pub struct Pack {
-    bits: Vec<bool>,
-    known: Vec<bool>,
+    /// Lowest bits first.
+    bits: [u64; WORDS],
+    /// Bits that are compared.
+    known: [u64; WORDS],
+    width: u32,
 }
 
 impl Pack {
@@ -18,18 +24,30 @@ impl Pack {
 
     /// Appends a field of `width` bits, which are not compared unless `is_known`.
     #[must_use]
-    pub fn field_if(mut self, is_known: bool, value: u64, width: u32) -> Self {
-        self.bits.extend((0..width).rev().map(|bit| value.checked_shr(bit).unwrap_or(0) & 1 != 0));
-        self.known.extend((0..width).map(|_| is_known));
-        self
+    pub fn field_if(self, is_known: bool, value: u64, width: u32) -> Self {
+        let mask = mask(width);
+        let (mut bits, mut known) = ([0; WORDS], [0; WORDS]);
+        bits[0] = value & mask[0];
+        if is_known {
+            known = mask;
+        }
+        self.followed_by(Self { bits, known, width })
     }
 
     /// Appends the fields of `other`.
+    ///
+    /// # Panics
+    /// When more than 256 bits are the result.
     #[must_use]
-    pub fn followed_by(mut self, other: Self) -> Self {
-        self.bits.extend(other.bits);
-        self.known.extend(other.known);
-        self
+    pub fn followed_by(self, other: Self) -> Self {
+        let width = self.width + other.width;
+        assert!(width <= 64 * WORDS as u32, "{width} bits are more than a structure has");
+        let (mut bits, mut known) = (shifted(self.bits, other.width), shifted(self.known, other.width));
+        for at in 0..WORDS {
+            bits[at] |= other.bits[at];
+            known[at] |= other.known[at];
+        }
+        Self { bits, known, width }
     }
 
     fn flag(self, value: bool) -> Self {
@@ -59,25 +77,42 @@ impl Pack {
 
     /// Returns the bits in words of a record, lowest bits first.
     pub fn words(&self) -> Vec<u64> {
-        words(&self.bits)
+        self.bits[..self.words_used()].to_vec()
     }
 
     /// Returns whether `found`, words of a record, has the same bits where they are known.
     pub fn is_equal(&self, found: &[u64]) -> bool {
-        let (bits, known) = (words(&self.bits), words(&self.known));
-        bits.len() == found.len()
-            && bits.iter().zip(known).zip(found).all(|((bits, known), found)| (bits ^ found) & known == 0)
+        let pairs = self.bits.iter().zip(self.known).zip(found);
+        found.len() == self.words_used() && pairs.into_iter().all(|((bits, known), found)| (bits ^ found) & known == 0)
     }
 
     /// Returns the number of bits.
-    pub fn width(&self) -> u32 {
-        self.bits.len() as u32
+    pub const fn width(&self) -> u32 {
+        self.width
+    }
+
+    const fn words_used(&self) -> usize {
+        self.width.div_ceil(64) as usize
     }
 }
 
-fn words(bits: &[bool]) -> Vec<u64> {
-    let word = |bits: &[bool]| bits.iter().rev().enumerate().map(|(at, bit)| u64::from(*bit) << at).sum();
-    bits.rchunks(64).map(word).collect()
+/// Returns the lowest `width` bits.
+fn mask(width: u32) -> [u64; WORDS] {
+    core::array::from_fn(|at| match width.saturating_sub(64 * at as u32) {
+        0 => 0,
+        left @ 1..64 => (1 << left) - 1,
+        64.. => u64::MAX,
+    })
+}
+
+/// Returns `bits` without the highest `by`, and as many zeros below.
+fn shifted(bits: [u64; WORDS], by: u32) -> [u64; WORDS] {
+    let (words, by) = ((by / 64) as usize, by % 64);
+    core::array::from_fn(|at| {
+        let word = |below: usize| at.checked_sub(below).map_or(0, |at| bits[at]);
+        let carried = if by == 0 { 0 } else { word(words + 1) >> (64 - by) };
+        word(words) << by | carried
+    })
 }
 
 impl From<Lost> for Pack {
