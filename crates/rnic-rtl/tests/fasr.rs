@@ -54,10 +54,10 @@ fn circuits() -> [Circuit; 14] {
         modules::top("fasr_top", 0),
         modules::top("fasr_gbn_top", 1),
         modules::send(),
-        parts::rto(),
-        parts::cc(),
-        parts::update(),
-        parts::manager(),
+        modules::rto(),
+        modules::cc(),
+        modules::update(),
+        modules::manager(),
     ]
 }
 

@@ -194,3 +194,97 @@ pub fn send() -> Circuit {
     ];
     Circuit::written("fasr_send", FOLDERS, Timing::Clocked, &inputs, &outputs)
 }
+
+pub fn rto() -> Circuit {
+    let inputs = [("run_i", 1), ("now_i", 24), ("una_i", 24), ("next_i", 24), ("timer_i", TIMER), ("ready_i", 1)];
+    let outputs = [("at_o", 10), ("valid_o", 1), ("event_o", EVENT)];
+    Circuit::written("fasr_rto", FOLDERS, Timing::Clocked, &inputs, &outputs)
+}
+
+pub fn cc() -> Circuit {
+    let inputs = [
+        ("go_i", 1),
+        ("now_i", 24),
+        ("rto_i", 24),
+        ("wqe_valid_i", 1),
+        ("wqe_i", 26),
+        ("una_i", 24),
+        ("next_i", 24),
+        ("ready_i", 1),
+    ];
+    let outputs = [
+        ("wqe_ready_o", 1),
+        ("at_o", 10),
+        ("valid_o", 1),
+        ("qp_o", 10),
+        ("psn_o", 24),
+        ("write_next_o", 1),
+        ("write_next_value_o", 24),
+        ("write_timer_o", 1),
+        ("timer_o", TIMER),
+    ];
+    Circuit::written("fasr_cc", FOLDERS, Timing::Clocked, &inputs, &outputs)
+}
+
+pub fn manager() -> Circuit {
+    // The reset is an input, so that packets arrive during one.
+    let inputs = [
+        ("rst_n", 1),
+        ("command_valid_i", 1),
+        ("command_i", COMMAND),
+        ("data_valid_i", 1),
+        ("data_i", RECEIVED),
+        ("ack_valid_i", 1),
+        ("ack_i", RECEIVED),
+        ("data_event_ready_i", 1),
+        ("ack_event_ready_i", 1),
+    ];
+    let outputs = [
+        ("command_ready_o", 1),
+        ("data_ready_o", 1),
+        ("ack_ready_o", 1),
+        ("started_o", 1),
+        ("init_o", 1),
+        ("init_at_o", 10),
+        ("init_rcv_nxt_o", 24),
+        ("init_una_o", 24),
+        ("data_event_valid_o", 1),
+        ("data_event_o", EVENT),
+        ("ack_event_valid_o", 1),
+        ("ack_event_o", EVENT),
+    ];
+    Circuit::written("fasr_manager", FOLDERS, Timing::Clocked, &inputs, &outputs)
+}
+
+pub fn update() -> Circuit {
+    let inputs = [
+        ("init_i", 1),
+        ("init_at_i", 10),
+        ("init_rcv_nxt_i", 24),
+        ("init_una_i", 24),
+        ("cc_next_i", 1),
+        ("cc_timer_i", 1),
+        ("cc_at_i", 10),
+        ("cc_next_psn_i", 24),
+        ("cc_timer_value_i", TIMER),
+        ("sr_i", 1),
+        ("sr_timer_i", 1),
+        ("sr_at_i", 10),
+        ("sr_value_i", CONTEXT),
+        ("sr_timer_value_i", TIMER),
+    ];
+    let outputs = [
+        ("cc_go_o", 1),
+        ("sr_go_o", 1),
+        ("write_sr_o", 1),
+        ("write_sr_at_o", 10),
+        ("write_sr_value_o", CONTEXT),
+        ("write_next_o", 1),
+        ("write_next_at_o", 10),
+        ("write_next_value_o", 24),
+        ("write_timer_o", 1),
+        ("write_timer_at_o", 10),
+        ("write_timer_value_o", TIMER),
+    ];
+    Circuit::written("fasr_update", FOLDERS, Timing::Combinational, &inputs, &outputs)
+}
