@@ -117,8 +117,8 @@ impl Recording {
         let reason = if engine.pool_stats().fallbacks == 0 {
             text
         } else {
-            "connections have exhausted their NIC's pools, and the circuit has pools of its own; choose a plan with \
-             fewer flows or losses"
+            "engine and specification differ, likely because other connections have exhausted the NIC's pools, and the \
+             circuit has pools of its own; choose a plan with fewer flows or losses"
         };
         self.difference.get_or_insert_with(|| format!("at {at}: {reason}"));
     }
